@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds language models to the package `transformers`: small models of random weights, logits of 64 texts each.
 
-    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed] [--keep DIR]
+    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed | --keys] [--keep DIR]
 
 Each model is saved as a folder and read by `rlx logits` three ways: each text at once, token by token through the cache, and in
 chunks of 7. Of each, the logits must be within 1e-4 of transformers' in f32, and the most likely token the same at every
@@ -14,6 +14,8 @@ and `llama_cpp` of the package can be imported (PYTHONPATH), they are compared w
 With --packed instead, models of 256 elements a row are converted to GGUF, their matrices packed by `rlx convert --quantize` to each
 kind, and the logits held to those of the same numbers as floats, as gguf-py decodes the blocks: within 1e-4 too, as products read
 blocks without rounding what they are multiplied with.
+
+With --keys instead, keys of GGUF files are changed, and the logits held to llama.cpp's own of the same file.
 
 Needs torch, transformers, safetensors, numpy, gguf. tests/golden/generate/language_models.py keeps smaller models of the same kinds.
 """
@@ -54,7 +56,8 @@ def plain(theta=10000.0, **more):
 
 
 # name: configuration class, what is not as in SMALL. Where angles depend on the length it is
-# `stretched`: a text has those of its whole length, however it is read.
+# `stretched`: a text has those of its whole length, however it is read. `file` is what config.json has instead of what transformers writes
+# (None: not at all); the reference is then what transformers makes of that file, and there is no GGUF of it.
 MODELS = {
     "llama": (tf.LlamaConfig, plain()),
     "llama_groups": (tf.LlamaConfig, {**plain(5e5), "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 10, "vocab_size": 257}),
@@ -83,6 +86,30 @@ MODELS = {
     "gpt2": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256}),
     "qwen3_moe": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": True}),
     "qwen3_moe_some": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": False, "mlp_only_layers": [1]}),
+    # Keys as files have them that transformers would not write so.
+    "llama_rope_scaling": (tf.LlamaConfig, {**plain(), "file": {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": 3e4,
+                                                                "rope_scaling": {"type": "linear", "factor": 3.0}}}),
+    "llama_partial": (tf.LlamaConfig, {**plain(), "file": {"partial_rotary_factor": 0.5}}),
+    "llama3_of_model": (tf.LlamaConfig, {"rope_parameters": LLAMA3, "file": {"original_max_position_embeddings": 16}}),
+    "qwen3_yarn_of_model": (tf.Qwen3Config, {"rope_parameters": YARN, "head_dim": 16, "file": {"original_max_position_embeddings": 32}}),
+    "qwen3_yarn_factors": (tf.Qwen3Config, {"rope_parameters": {**YARN, "attention_factor": 0.8, "beta_fast": 12, "beta_slow": 2, "truncate": False},
+                                            "head_dim": 16, "file": {}}),
+    "qwen3_yarn_mscale": (tf.Qwen3Config, {"rope_parameters": {**YARN, "mscale": 2.0, "mscale_all_dim": 0.5}, "head_dim": 16, "file": {}}),
+    "gemma_gelu": (tf.GemmaConfig, {**plain(), "head_dim": 16, "num_key_value_heads": 1, "file": {"hidden_act": "gelu"}}),
+    "gemma_silu": (tf.GemmaConfig, {**plain(), "head_dim": 16, "num_key_value_heads": 1, "hidden_act": "silu", "file": {}}),
+    "gemma3_rope_scaling": (tf.Gemma3TextConfig, {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16, "num_hidden_layers": 7, "file": {
+        "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+        "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 5e5}, "sliding_attention": {"rope_theta": 3e3}}}}),
+    "gemma3_before": (tf.Gemma3TextConfig, {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16, "num_hidden_layers": 7, "file": {
+        "rope_parameters": None, "rope_theta": 2e5, "rope_local_base_freq": 3e3, "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+        "layer_types": None, "_sliding_window_pattern": None, "sliding_window_pattern": 3}}),
+    "phi3_usual_original": (tf.Phi3Config, {"rope_parameters": LONG, "original_max_position_embeddings": 48, "max_position_embeddings": 8192,
+                                            "stretched": True, "file": {"original_max_position_embeddings": None}}),
+    "gpt2_reordered": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256, "reorder_and_upcast_attn": True,
+                                       "file": {}}),
+    "gpt2_unscaled": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256, "scale_attn_weights": False,
+                                      "activation_function": "gelu", "file": {}}),
+    "phi3_partial": (tf.Phi3Config, {**plain(), "file": {"partial_rotary_factor": 0.5, "rope_parameters": None}}),
 }  # fmt: skip
 
 
@@ -90,7 +117,7 @@ def made(name, seed=1, **more):
     """The model: weights that give logits of some units, norms and biases that are not neutral."""
     kind, options = MODELS[name]
     options = {**SMALL, **options, **more}
-    for key in ("stretched", "context"): options.pop(key, None)
+    for key in ("stretched", "context", "file"): options.pop(key, None)
     if kind is tf.GPT2Config:
         for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
             options.pop(key)
@@ -106,6 +133,14 @@ def made(name, seed=1, **more):
             else: p.copy_(torch.randn_like(p) * 1.2 / p.shape[-1] ** 0.5)
         if kind is tf.GPT2Config or config.tie_word_embeddings: model.get_input_embeddings().weight.mul_(0.3)
     return model
+
+
+def as_in_file(folder, change):
+    """The model as transformers reads the folder, after keys of its config.json were changed."""
+    path = folder / "config.json"
+    config = {**json.loads(path.read_text()), **change}
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    return tf.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
 
 def texts_for(model, count=64, seed=7):
@@ -177,6 +212,50 @@ convert.main()
 # llama.cpp computes gelu by a table in f16, which moves logits by some 1e-3; the windows of Phi-3 it leaves out, and longrope's factors it
 # chooses by the context, so that those two are not compared.
 BY_TABLE, NOT_ALIKE = {"gemma", "gemma2_plain_scale", "gemma3", "gpt2"}, {"phi3", "phi3_longrope"}
+
+
+# Keys of GGUF files that its converter does not write of such models; held to llama.cpp alone: name, model, keys.
+GGUF_KEYS = {
+    "llama_attn_factor": ("llama", {"llama.rope.scaling.attn_factor": 1.3}),
+    "qwen2_yarn_attn_factor": ("qwen2", {"qwen2.rope.scaling.type": "yarn", "qwen2.rope.scaling.factor": 4.0, "qwen2.rope.scaling.attn_factor": 0.8,
+                                         "qwen2.rope.scaling.original_context_length": 64}),
+    "gemma2_base_swa": ("gemma2_plain_scale", {"gemma2.rope.freq_base_swa": 300.0}),
+    "gemma3_dims": ("gemma3", {"gemma3.rope.dimension_count": 8}),
+    "gemma3_attn_factor": ("gemma3", {"gemma3.rope.scaling.attn_factor": 1.3}),
+    "gemma3_yarn": ("gemma3", {"gemma3.rope.scaling.type": "yarn", "gemma3.rope.scaling.original_context_length": 64}),
+    "gemma3_pattern": ("gemma3", {"gemma3.attention.sliding_window_pattern": [True, False, True, False, True, True, False]}),
+}  # fmt: skip
+
+
+def with_keys(path, changed, keys):
+    """Writes the file again, with other keys."""
+    import gguf
+
+    reader = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(changed, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture" or key in keys: continue
+        writer.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for key, value in keys.items():
+        add = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string, list: writer.add_array}[type(value)]
+        add(key, value)
+    for t in reader.tensors:
+        writer.add_tensor(t.name, t.data.reshape([int(n) for n in reversed(t.shape)]))
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+
+
+def judge_keys(rlx, llama, folder, count):
+    wrong = 0
+    for name, (of, keys) in GGUF_KEYS.items():
+        model = made(of)
+        model.save_pretrained(folder / of)
+        texts, file, changed = texts_for(model, count), folder / f"{of}.gguf", folder / f"{name}.gguf"
+        to_gguf(folder / of, llama, file)
+        with_keys(file, changed, keys)
+        got = logits(rlx, changed, texts, 512, folder)
+        if np.abs(got - logits(rlx, file, texts, 512, folder)).max() < 0.1: raise RuntimeError(f"{name}: the keys change nothing")
+        wrong += not compare(f"{name}, beside llama.cpp", got, by_llama(changed, texts), 1e-2 if of in BY_TABLE else TOLERANCE)
+    return wrong
 
 
 def by_llama(path, texts):
@@ -254,19 +333,22 @@ def main():
     parser.add_argument("--llama", type=pathlib.Path)
     parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--packed", action="store_true")
+    parser.add_argument("--keys", action="store_true")
     parser.add_argument("--texts", type=int, default=64)
     args = parser.parse_args()
     rlx = args.rlx.resolve()
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
         if args.packed: wrong = judge_packed(rlx, args.llama.resolve(), pathlib.Path(temporary))
-        for name in [] if args.packed else args.only or MODELS:
+        if args.keys: wrong = judge_keys(rlx, args.llama.resolve(), pathlib.Path(temporary), args.texts)
+        for name in [] if args.packed or args.keys else args.only or MODELS:
             stretched = MODELS[name][1].get("stretched", False)
             model = made(name)
             folder = (args.keep or pathlib.Path(temporary)) / name
             shutil.rmtree(folder, ignore_errors=True)
             # Every second one in several files.
             model.save_pretrained(folder, max_shard_size="100KB" if list(MODELS).index(name) % 2 else "1GB")
+            if "file" in MODELS[name][1]: model = as_in_file(folder, MODELS[name][1]["file"])
             texts = texts_for(model, args.texts)
             for chunk in (512, 1, 7):
                 label = f"{name}, {'at once' if chunk == 512 else f'by {chunk}'}"
@@ -276,7 +358,7 @@ def main():
                 except RuntimeError as error:
                     wrong += 1
                     print(f"{label:44} WRONG: {error}")
-            if not args.llama or name in NOT_IN_GGUF: continue
+            if not args.llama or name in NOT_IN_GGUF or "file" in MODELS[name][1]: continue
             try:
                 gguf = folder.with_suffix(".gguf")
                 to_gguf(folder, args.llama.resolve(), gguf)

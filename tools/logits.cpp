@@ -1,10 +1,11 @@
 // `rlx logits`: what a language model makes of given tokens, as numbers: for comparing it with other programs.
 #include <algorithm>
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstring>
-#include <numeric>
 #include <optional>
 
+#include "base/printable_text.h"
 #include "io/atomic_file.h"
 #include "io/json_tree.h"
 #include "rlx/io.h"
@@ -75,8 +76,12 @@ std::vector<std::vector<int32_t>> read_tokens(const std::string& path) {
 }
 
 void print_most_likely(std::span<const float> logits, const LanguageModel& model) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int32_t> order;
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (!std::isnan(logits[i])) order.push_back(static_cast<int32_t>(i));
+  // NaN is neither more nor less than a number, so that no order has a place for it.
+  if (order.size() < logits.size())
+    say(logits.size() - order.size(), " of the ", logits.size(), " logits behind the last token are NaN");
   const auto count = static_cast<std::ptrdiff_t>(std::min<size_t>(10, order.size()));
   std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
     return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];

@@ -2,11 +2,14 @@
 """`rlx logits`: small models of tests/golden/language_models, and what is refused."""
 
 import json
+import math
 import pathlib
+import shutil
+import struct
 import tempfile
 import unittest
 
-from program import GOLDEN, ProgramTest, read_npy
+from program import GOLDEN, ProgramTest, read_npy, rlx
 
 MODELS = GOLDEN / "language_models"
 
@@ -49,6 +52,25 @@ class Logits(ProgramTest):
         text = self.succeeds("logits", "--model", MODELS / "gpt2", "--tokens", MODELS / "gpt2" / "ids.json", "--profile")
         self.assertEqual(int(text.splitlines()[1].split()[0]), max(range(shape[1]), key=last.__getitem__))
         self.assertIn("flash_attention", text)
+
+    def test_logits_that_are_no_numbers_have_no_place_in_the_order(self):
+        model = self.folder / "model"
+        shutil.copytree(MODELS / "llama3", model)
+        data = bytearray((model / "model.safetensors").read_bytes())
+        (size,) = struct.unpack("<Q", data[:8])
+        entry = json.loads(data[8 : 8 + size])["lm_head.weight"]
+        begin, width = 8 + size + entry["data_offsets"][0], 4 * entry["shape"][1]
+        shape, values = read_npy(MODELS / "llama3" / "logits.npy")
+        order = sorted(range(shape[1]), key=values[-shape[1] :].__getitem__, reverse=True)
+        spoiled = set(order[::3])
+        for row in spoiled:
+            data[begin + row * width : begin + row * width + 4] = struct.pack("<f", math.nan)
+        (model / "model.safetensors").write_bytes(data)
+        result = rlx("logits", "--model", model, "--tokens", MODELS / "llama3" / "ids.json")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("14 of the 41 logits behind the last token are NaN", result.stderr)
+        got = [int(line.split()[0]) for line in result.stdout.splitlines()[1:]]
+        self.assertEqual(got, [row for row in order if row not in spoiled][:10])
 
     def test_what_is_wrong_is_said(self):
         good = self.tokens([1, 2])

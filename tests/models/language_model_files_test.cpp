@@ -108,8 +108,17 @@ TEST_CASE("a configuration that no decoder has is refused, with its key and valu
     config.merge_patch(r.change);
     CHECK(contains(message_of([&] { LanguageModelConfig::from_json(config.dump()); }), r.message));
   }
-  for (const char* text : {"", "[]", "3", "{\"model_type\": \"llama\"", "\xff"})
-    CHECK(contains(message_of([&] { LanguageModelConfig::from_json(text); }), "config.json is no JSON object"));
+  const std::vector<std::pair<const char*, const char*>> no_objects = {
+      {"", "reading 'config.json'"},
+      {"", "parse error at line 1, column 1"},
+      {"[]", "config.json is an array of 0 elements, not an object"},
+      {"3", "config.json is 3, not an object"},
+      {"{\"model_type\": \"llama\",\n  \"hidden_size\" 16}", "parse error at line 2, column 18"},
+      {"\xff", "parse error at line 1, column 1"}};
+  for (const auto& [text, message] : no_objects) {
+    CAPTURE(text);
+    CHECK(contains(message_of([&] { LanguageModelConfig::from_json(text); }), message));
+  }
 }
 
 TEST_CASE("configurations as transformers wrote them before version 5 mean the same") {
@@ -202,6 +211,103 @@ TEST_CASE("an index names files of its folder, and each tensor is where it says"
                  "gone.safetensors"));
   CHECK(contains(with_index([](json& i) { i.erase("weight_map"); }), "'weight_map' is missing"));
   CHECK(contains(with_index([](json& i) { i = 5; }), "'weight_map' is missing"));
+}
+
+TEST_CASE("a tensor that stands in two parts, or in another than the index has, is refused with both") {
+  Copy copy("qwen2");
+  json index = copy.read("model.safetensors.index.json");
+  const std::string part = index["weight_map"]["lm_head.weight"];
+  std::string other;
+  for (const auto& [name, file] : index["weight_map"].items())
+    if (file != part) other = file;
+  NamedTensors tensors = SafetensorsFile::open(copy / other).tensors();
+  const Tensor output = SafetensorsFile::open(copy / part).tensors().at("lm_head.weight");
+  tensors["lm_head.weight"] = output;
+  write_safetensors(copy / other, tensors);
+  CHECK(contains(copy.message(),
+                 "tensor 'lm_head.weight' stands in '" + other + "', but the index has it in '" + part + "'"));
+  index["weight_map"]["lm_head.weight"] = other;  // the index has the copy, and the first is there as well
+  copy.write("model.safetensors.index.json", index);
+  CHECK(contains(copy.message(),
+                 "tensor 'lm_head.weight' stands in '" + part + "', but the index has it in '" + other + "'"));
+}
+
+TEST_CASE("tensors are left out by their whole names alone") {
+  const auto with = [](const std::string& model, const std::string& name, const std::string& as = {}) {
+    Copy copy(model);
+    NamedTensors tensors = SafetensorsFile::open(copy / "model.safetensors").tensors();
+    tensors[name] = as.empty() ? Tensor(f32, {2}) : tensors.at(as);
+    write_safetensors(copy / "model.safetensors", tensors);
+    try {
+      LanguageModel::load(copy.path());
+      return std::string("loaded");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  CHECK(with("llama3", "model.layers.1.self_attn.rotary_emb.inv_freq") == "loaded");
+  CHECK(with("gpt2", "transformer.h.0.attn.bias") == "loaded");
+  CHECK(with("gpt2", "transformer.h.1.attn.masked_bias") == "loaded");
+  CHECK(with("gpt2", "lm_head.weight", "transformer.wte.weight") == "loaded");
+  const std::vector<std::pair<const char*, const char*>> others = {
+      {"llama3", "other.rotary_emb.inv_freq"},
+      {"llama3", "model.layers.2.self_attn.rotary_emb.inv_freq"},
+      {"llama3", "model.layers.01.self_attn.rotary_emb.inv_freq"},
+      {"llama3", "model.layers.0.attn.bias"},
+      {"llama3", "vision_tower.patches.weight"},
+      {"llama3", "model.layers.0.vision_tower.weight"},
+      {"gpt2", "transformer.h.0.crossattention.attn.bias"},
+      {"gpt2", "transformer.h.2.attn.bias"},
+      {"gpt2", "second_lm_head.weight"},
+      {"gemma3", "model.embed_vision_tower.weight"},
+      {"gemma3", "vision_tower.weight"},  // of a model without pictures
+  };
+  for (const auto& [model, name] : others)
+    CHECK(contains(with(model, name), text_of("1 tensors that its configuration has no use for: '", name, "'")));
+  // transformers then takes each for what it is.
+  CHECK(contains(with("gpt2", "lm_head.weight"), "tensor 'lm_head.weight' in '"));
+  CHECK(contains(with("gpt2", "lm_head.weight"), "is another than 'transformer.wte.weight'; if it counts"));
+
+  // A second norm under the table's own name, beside a decoder that stands deeper.
+  Copy copy("gemma3");
+  NamedTensors tensors;
+  for (auto& [name, t] : SafetensorsFile::open(copy / "model.safetensors").tensors())
+    tensors["language_model." + name] = t;
+  tensors["vision_tower.weight"] = Tensor(f32, {2});
+  write_safetensors(copy / "model.safetensors", tensors);
+  LanguageModel::load(copy.path());
+  tensors["model.norm.weight"] = Tensor(f32, {8});
+  write_safetensors(copy / "model.safetensors", tensors);
+  CHECK(contains(copy.message(), "no use for: 'model.norm.weight'"));
+
+  put_file(copy / "adapter_config.json", "{}");
+  CHECK(contains(copy.message(), "weights of an adapter, which are not added here"));
+}
+
+TEST_CASE("texts from files are bounded in messages") {
+  const std::string wordy(100000, 'x');
+  json config = config_of("llama3");
+  for (const char* key : {"model_type", "hidden_act"}) {
+    CAPTURE(key);
+    json changed = config;
+    changed[key] = wordy;
+    CHECK(message_of([&] { LanguageModelConfig::from_json(changed.dump()); }).size() < 400);
+  }
+  config["rope_parameters"]["rope_type"] = wordy;
+  CHECK(message_of([&] { LanguageModelConfig::from_json(config.dump()); }).size() < 400);
+  config["quantization_config"] = {{"quant_method", wordy}};
+  CHECK(message_of([&] { LanguageModelConfig::from_json(config.dump()); }).size() < 400);
+  Copy copy("qwen2");
+  json index = copy.read("model.safetensors.index.json");
+  index["weight_map"][wordy] = "model-00001-of-00003.safetensors";
+  copy.write("model.safetensors.index.json", index);
+  CHECK(copy.message().size() < 1000);
+  Copy other("llama3");
+  NamedTensors tensors = SafetensorsFile::open(other / "model.safetensors").tensors();
+  tensors[wordy.substr(0, 5000) + "\x1b[2J"] = Tensor(f32, {2});
+  write_safetensors(other / "model.safetensors", tensors);
+  CHECK(contains(other.message(), "has no use for: 'xxx"));
+  CHECK(other.message().size() < 1000);
 }
 
 TEST_CASE("the metadata of a GGUF file are checked as a configuration is") {

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "models/language/config_gguf_keys.h"
 #include "models/language/limits.h"
 
 namespace rlx {
@@ -142,18 +143,21 @@ void fill_rope(LanguageModelConfig& c, const Fields& f) {
   rope.short_factors = f.factors("rope_factors_short.weight");
   if (!rope.long_factors.empty() || !rope.short_factors.empty()) {
     rope.scaling = RopeScaling::longrope;
+    if (!rope.frequency_divisors.empty())
+      fail(ErrorCode::unsupported, "there are both 'rope_freqs.weight' and 'rope_factors_",
+           rope.long_factors.empty() ? "short" : "long", ".weight'; only one kind of factors counts");
+    if (kind == "yarn" || (kind != "none" && rope.factor != 1))
+      fail(ErrorCode::unsupported, "'", f.name("rope.scaling.type"), "' is '", shown_name(kind), "' with a factor of ",
+           rope.factor, ", but there are factors of longrope, which stand alone");
   } else if (kind == "linear" || kind == "none") {
     rope.scaling = rope.factor == 1 || kind == "none" ? RopeScaling::plain : RopeScaling::linear;
   } else if (kind == "yarn") {
     rope.scaling = RopeScaling::yarn;
-    if (f.find("rope.scaling.yarn_log_multiplier"))
-      fail(ErrorCode::unsupported, "'", f.name("rope.scaling.yarn_log_multiplier"),
-           "' is given; only YaRN's own attention factor is known here");
     rope.attention_factor *= yarn_attention_factor(rope.factor);
     rope.beta_fast = f.number_or("rope.scaling.yarn_beta_fast", 32, 1e-6, 1e9);
     rope.beta_slow = f.number_or("rope.scaling.yarn_beta_slow", 1, 1e-6, 1e9);
   } else {
-    fail(ErrorCode::unsupported, "'", f.name("rope.scaling.type"), "' is '", kind,
+    fail(ErrorCode::unsupported, "'", f.name("rope.scaling.type"), "' is '", shown_name(kind),
          "'; there are none, linear, yarn, and longrope by its tensors");
   }
 }
@@ -163,7 +167,14 @@ void fill_window(LanguageModelConfig& c, const Fields& f, std::optional<int64_t>
   c.window = f.size_or("attention.sliding_window", otherwise.value_or(0), 0, kMostContext);
   const GgufValue* pattern = f.find("attention.sliding_window_pattern");
   const auto* list = pattern ? std::get_if<GgufArray>(pattern) : nullptr;
-  const auto* flags = list ? std::get_if<std::vector<bool>>(&list->items) : nullptr;
+  std::optional<std::vector<bool>> flags;
+  if (list)
+    std::visit(
+        [&](const auto& items) {
+          using Item = typename std::decay_t<decltype(items)>::value_type;
+          if constexpr (std::is_integral_v<Item>) flags.emplace(items.begin(), items.end());
+        },
+        list->items);
   if (list && (!flags || static_cast<int64_t>(flags->size()) < c.layers))
     fail(ErrorCode::parse, "'", f.name("attention.sliding_window_pattern"), "' is a list of ", list->size(),
          " items, but should be a number, or a flag for each of ", c.layers, " layers");
@@ -179,10 +190,13 @@ void fill_gemma_scale(LanguageModelConfig& c, int64_t layers_of_27b) {
   c.attention_scale = 1 / std::sqrt(width);
 }
 
+/// The positions of layers with a window: `otherwise`, but for a base of their own.
+void fill_local_rope(LanguageModelConfig& c, const Fields& f, double theta, RopeConfig otherwise) {
+  otherwise.theta = f.number_or("rope.freq_base_swa", theta, 1 + 1e-9, kMost);
+  c.local_rope = std::move(otherwise);
+}
+
 void fill_llama(LanguageModelConfig& c, const Fields& f) {
-  if (f.find("expert_count") && f.size("expert_count", 0, kMostExperts) > 0)
-    fail(ErrorCode::unsupported, "'", f.name("expert_count"), "' is ", f.size("expert_count", 0, kMostExperts),
-         "; of mixtures of experts, qwen3moe is known here");
   c.rope.style = RopeStyle::gptj;  // the converter turns the rows of queries and keys accordingly
   fill_window(c, f, {}, 0);
 }
@@ -196,7 +210,7 @@ void fill_qwen3moe(LanguageModelConfig& c, const Fields& f) {
   c.experts = f.size("expert_count", 1, kMostExperts);
   c.experts_used = f.size("expert_used_count", 1, kMostExperts);
   c.expert_intermediate = f.size("expert_feed_forward_length", 1, kMostIntermediate);
-  c.normalize_experts = f.flag_or("expert_weights_norm", true);
+  c.normalize_experts = true;
   for (int64_t i = 0; i < c.layers; ++i) c.sparse.push_back(f.has_tensor(text_of("blk.", i, ".ffn_gate_inp.weight")));
 }
 void fill_gemma(LanguageModelConfig& c, const Fields&) {
@@ -211,6 +225,7 @@ void fill_gemma2(LanguageModelConfig& c, const Fields& f) {
   fill_window(c, f, 4096, 2);
   c.attention_softcap = f.number_or("attn_logit_softcapping", 50, 1e-30, kMost);
   c.logits_softcap = f.number_or("final_logit_softcapping", 30, 1e-30, kMost);
+  if (f.find("rope.freq_base_swa")) fill_local_rope(c, f, c.rope.theta, c.rope);
   fill_gemma_scale(c, 46);
 }
 void fill_gemma3(LanguageModelConfig& c, const Fields& f) {
@@ -218,8 +233,9 @@ void fill_gemma3(LanguageModelConfig& c, const Fields& f) {
   c.windowed.clear();
   c.post_norms = c.query_key_norm = true;
   fill_window(c, f, {}, 6);
-  c.logits_softcap = f.number("final_logit_softcapping", 1e-30, kMost);
-  c.local_rope = RopeConfig{.theta = f.number_or("rope.freq_base_swa", 10000, 1 + 1e-9, kMost), .dims = c.head_dim};
+  if (const double cap = f.number_or("final_logit_softcapping", 0, 0, kMost); cap > 0) c.logits_softcap = cap;
+  fill_local_rope(c, f, 10000,
+                  {.dims = c.rope.dims, .attention_factor = f.number_or("rope.scaling.attn_factor", 1, 1e-6, 1e6)});
   fill_gemma_scale(c, 62);
 }
 void fill_phi3(LanguageModelConfig& c, const Fields& f) {
@@ -267,8 +283,10 @@ LanguageModelConfig config_of(const Architecture& a, const GgufFile& file) {
   if (const int64_t v = f.size_or("attention.value_length", c.head_dim, 1, kMostHeadDim); v != c.head_dim)
     fail(ErrorCode::unsupported, "'", f.name("attention.value_length"), "' is ", v, ", but keys have ", c.head_dim,
          " elements a head; they are alike here");
-  c.norm_epsilon =
-      f.number_or("attention.layer_norm_rms_epsilon", f.number_or("attention.layer_norm_epsilon", 1e-5, 0, 1), 0, 1);
+  const char* epsilon = a.name == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+  const auto given = f.number(epsilon, 0, 1);
+  if (!given) fail(ErrorCode::parse, "the metadata have no '", f.name(epsilon), "'");
+  c.norm_epsilon = *given;
   c.tied_embeddings = !f.has_tensor("output.weight");
   c.query_key_value_bias = f.has_tensor("blk.0.attn_q.bias") || f.has_tensor("blk.0.attn_qkv.bias");
   c.attention_output_bias = f.has_tensor("blk.0.attn_output.bias");
@@ -276,6 +294,7 @@ LanguageModelConfig config_of(const Architecture& a, const GgufFile& file) {
   fill_rope(c, f);
   a.fill(c, f);
   check_sizes(c, "the metadata");
+  check_unread_keys(file, c);
   return c;
 }
 
@@ -293,7 +312,7 @@ LanguageModelConfig LanguageModelConfig::from_gguf(const GgufFile& file) {
     if (a.name == *name) return language::config_gguf::config_of(a, file);
     known += text_of(known.empty() ? "" : ", ", a.name);
   }
-  fail(ErrorCode::unsupported, "'general.architecture' is '", *name, "'; there are ", known);
+  fail(ErrorCode::unsupported, "'general.architecture' is '", language::shown_name(*name), "'; there are ", known);
 }
 
 }  // namespace rlx

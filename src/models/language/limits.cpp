@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable_text.h"
+
 namespace rlx::language {
 
 void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file) {
@@ -74,8 +76,13 @@ Activation activation_of(std::string_view name, std::string_view key, std::strin
   if (name == "gelu") return Activation::gelu;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::gelu_tanh;
   if (name == "relu") return Activation::relu;
-  fail(ErrorCode::unsupported, "'", key, "' in ", file, " is '", name,
+  fail(ErrorCode::unsupported, "'", key, "' in ", file, " is '", shown_name(name),
        "'; there are silu, gelu, gelu_new, gelu_pytorch_tanh, relu");
+}
+
+std::string shown_name(std::string_view text) {
+  constexpr size_t kMost = 100;
+  return text.size() <= kMost ? printable_line(text) : printable_line(text.substr(0, kMost)) + "...";
 }
 
 double yarn_attention_factor(double factor, double scale) {

@@ -2,6 +2,9 @@
 // any model that there is, and small enough that products of a few of them fit 64 bits.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "rlx/language_model.h"
 
 namespace rlx::language {
@@ -18,6 +21,9 @@ void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file)
 
 /// The activation by one of the names that configurations have for it.
 Activation activation_of(std::string_view name, std::string_view key, std::string_view file);
+
+/// A text from a file, for a message: as one line, and of some 100 bytes at most.
+std::string shown_name(std::string_view text);
 
 /// The factor of cosines and sines that YaRN advises (Peng et al. 2023, equation 22).
 double yarn_attention_factor(double factor, double scale = 1);

@@ -3,6 +3,7 @@
 #include "models/language/weight_files.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "io/json_tree.h"
+#include "models/language/limits.h"
 #include "models/language/weight_names.h"
 #include "rlx/io.h"
 
@@ -55,12 +57,16 @@ class NamedWeights : public WeightFiles {
 
   std::vector<std::string> unread() const override {
     std::vector<std::string> all;
+    std::set<std::string> read;
+    for (const std::string& name : read_) read.insert(name_of(name));
     for (const std::string& name : tensor_names())
-      if (!read_.contains(name) && !means_nothing(name)) all.push_back(name);
+      if (!read.contains(name) && !means_nothing(name)) all.push_back(shown_name(name));
     return all;
   }
 
  protected:
+  /// A name of the table as it is in the file; `tensor_names` and `means_nothing` have the file's.
+  virtual std::string name_of(const std::string& tensor) const { return tensor; }
   virtual std::optional<Found> find(const std::string& tensor) const = 0;
   virtual Tensor tensor(const std::string& tensor) const = 0;
   virtual std::vector<std::string> tensor_names() const = 0;
@@ -120,11 +126,14 @@ class Folder final : public NamedWeights {
  public:
   Folder(const std::string& folder, std::span<const WeightName> names, const LanguageModelConfig& config,
          FileAccess access)
-      : NamedWeights(names, config.experts), folder_(folder), is_tied_(config.tied_embeddings) {
+      : NamedWeights(names, config.experts), folder_(folder), is_tied_(config.tied_embeddings), layers_(config.layers) {
     namespace fs = std::filesystem;
     const fs::path one = fs::path(folder) / "model.safetensors",
                    index = fs::path(folder) / "model.safetensors.index.json";
     std::error_code error;
+    if (fs::exists(fs::path(folder) / "adapter_config.json", error))
+      fail(ErrorCode::unsupported, "there is an adapter_config.json in '", folder,
+           "': weights of an adapter, which are not added here; merge them into the model");
     if (fs::exists(one, error)) add(SafetensorsFile::open(one.string(), access));
     else if (fs::exists(index, error)) add_index(index.string(), access);
     else
@@ -149,16 +158,23 @@ class Folder final : public NamedWeights {
     const std::string name = in_folder(tensor);
     return files_[tensors_.at(name)].tensor(name);
   }
+  std::string name_of(const std::string& tensor) const override { return in_folder(tensor); }
   std::vector<std::string> tensor_names() const override {
     std::vector<std::string> all;
-    for (const auto& [name, at] : tensors_) all.push_back(in_table(name));
+    for (const auto& [name, at] : tensors_) all.push_back(name);
     return all;
   }
   /// Buffers that older versions wrote; a second copy of tied embeddings; the parts of a model that see pictures.
   bool means_nothing(const std::string& name) const override {
-    return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
-           name.ends_with(".attn.masked_bias") || (is_tied_ && name.ends_with("lm_head.weight")) ||
-           name.find("vision_tower.") != name.npos || name.find("multi_modal_projector.") != name.npos;
+    for (const std::string_view buffer : {".self_attn.rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"})
+      if (is_of_layer(name, found_prefix_ + (buffer.starts_with(".self") ? "layers." : "h."), buffer)) return true;
+    if (name == found_prefix_ + "rotary_emb.inv_freq") return true;
+    if (is_tied_ && name == in_folder("lm_head.weight")) return is_copy_of_table(name);
+    const bool sees_pictures = found_prefix_.find("language_model.") != found_prefix_.npos;
+    for (const std::string_view part :
+         {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."})
+      if (sees_pictures && name.starts_with(part)) return true;
+    return false;
   }
   std::string place() const override { return "'" + folder_ + "'"; }
 
@@ -179,27 +195,36 @@ class Folder final : public NamedWeights {
           std::map<std::string, size_t> opened;
           for (const JsonTree& entry : map->elements()) {
             if (!entry.is_string())
-              fail(ErrorCode::parse, "the file of tensor '", entry.name(), "' is ", entry.shown());
+              fail(ErrorCode::parse, "the file of tensor '", shown_name(entry.name()), "' is ", entry.shown());
             const std::string& file = entry.string();
             const std::filesystem::path plain(file);
             if (file.empty() || plain.filename() != plain || file == "." || file == ".." ||
                 file.find('\\') != file.npos || file.find('\0') != file.npos)
-              fail(ErrorCode::invalid_argument, "the file of tensor '", entry.name(), "' is ", entry.shown(),
-                   "; it must be the name of a file beside the index");
+              fail(ErrorCode::invalid_argument, "the file of tensor '", shown_name(entry.name()), "' is ",
+                   entry.shown(), "; it must be the name of a file beside the index");
             auto [at, is_new] = opened.try_emplace(file, files_.size());
             if (is_new)
               files_.push_back(SafetensorsFile::open((std::filesystem::path(folder_) / file).string(), access));
-            if (!files_[at->second].find(entry.name()))
-              fail(ErrorCode::not_found, "there is no tensor '", entry.name(), "' in '", file,
-                   "', where the index has it");
             tensors_.emplace(entry.name(), at->second);
           }
-          for (const auto& file : files_)
-            for (const auto& entry : file.entries())
-              if (!tensors_.contains(entry.name))
-                fail(ErrorCode::parse, "tensor '", entry.name, "' of '", file.path(), "' is not in the index");
+          for (size_t part = 0; part < files_.size(); ++part)
+            for (const auto& entry : files_[part].entries()) check_place(entry.name, part);
+          for (const auto& [name, part] : tensors_)
+            if (!files_[part].find(name))
+              fail(ErrorCode::not_found, "there is no tensor '", shown_name(name), "' in '", file_name(part),
+                   "', where the index has it");
         });
   }
+  /// That a tensor of a part is where the index has it.
+  void check_place(const std::string& name, size_t part) const {
+    const auto at = tensors_.find(name);
+    if (at == tensors_.end())
+      fail(ErrorCode::parse, "tensor '", shown_name(name), "' of '", file_name(part), "' is not in the index");
+    if (at->second != part)
+      fail(ErrorCode::parse, "tensor '", shown_name(name), "' stands in '", file_name(part),
+           "', but the index has it in '", file_name(at->second), "'");
+  }
+  std::string file_name(size_t part) const { return std::filesystem::path(files_[part].path()).filename().string(); }
   /// The table's names begin with "model." or "transformer.", which some files leave out and others put elsewhere.
   std::string in_folder(const std::string& name) const {
     for (const std::string_view usual : {"model.", "transformer."})
@@ -207,15 +232,34 @@ class Folder final : public NamedWeights {
     if (name == "lm_head.weight" && found_prefix_ == "language_model.model.") return "language_model.lm_head.weight";
     return name;
   }
-  std::string in_table(const std::string& name) const {
-    const std::string usual = tensors_.contains(found_prefix_ + "wte.weight") ? "transformer." : "model.";
-    if (name == "language_model.lm_head.weight") return "lm_head.weight";
-    if (!name.starts_with(found_prefix_) || name == "lm_head.weight") return name;
-    return usual + name.substr(found_prefix_.size());
+  /// Whether a name is `before`, the number of a layer, and `behind`.
+  bool is_of_layer(std::string_view name, std::string_view before, std::string_view behind) const {
+    if (name.size() <= before.size() + behind.size() || !name.starts_with(before) || !name.ends_with(behind))
+      return false;
+    const std::string_view digits = name.substr(before.size(), name.size() - before.size() - behind.size());
+    int64_t layer = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
+    return error == std::errc() && end == digits.data() + digits.size() && std::to_string(layer) == digits &&
+           layer < layers_;
+  }
+  /// Where both are there and differ, transformers takes each for what it is, whatever the configuration says.
+  bool is_copy_of_table(const std::string& output) const {
+    for (const char* table : {"embed_tokens.weight", "wte.weight"}) {
+      const std::string name = found_prefix_ + table;
+      if (!tensors_.contains(name)) continue;
+      const Tensor one = files_[tensors_.at(name)].tensor(name), two = files_[tensors_.at(output)].tensor(output);
+      if (one.dtype() == two.dtype() && one.shape() == two.shape() &&
+          std::memcmp(one.data(), two.data(), one.byte_count()) == 0)
+        return true;
+      fail(ErrorCode::unsupported, "'tie_word_embeddings' is true, but tensor '", output, "' in ", place(),
+           " is another than '", name, "'; if it counts, set the key to false");
+    }
+    return false;
   }
 
   std::string folder_, found_prefix_ = "model.";
   bool is_tied_;
+  int64_t layers_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> tensors_;  // by name, the file
 };

@@ -20,7 +20,7 @@ class WeightFiles {
   virtual DType dtype(const std::string& param) const = 0;
   /// The value of a param. Fails, naming the tensor, if the file's has not these dims.
   virtual Tensor value(const std::string& param, const Type& type) const = 0;
-  /// Names of tensors that no param was read from, but those that mean nothing for a decoder.
+  /// Names, as messages show them, of tensors that no param was read from, but those that mean nothing for a decoder.
   virtual std::vector<std::string> unread() const = 0;
 };
 
