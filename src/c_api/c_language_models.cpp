@@ -287,11 +287,12 @@ rlx_status rlx_generator_begin(rlx_generator* generator, const int32_t* ids, siz
     g.begin(array_from(&required(ids, "ids"), count, "ids"));
   });
 }
-rlx_status rlx_generator_next(rlx_generator* generator, char** text, rlx_error** error) {
+rlx_status rlx_generator_next(rlx_generator* generator, char** text, size_t* size, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(text, "text");
     const auto piece = required(generator, "generator").generator.next();
     result = piece ? own_text(*piece) : nullptr;
+    if (size) *size = piece ? piece->size() : 0;
   });
 }
 rlx_status rlx_generator_describe(const rlx_generator* generator, char** json, rlx_error** error) {

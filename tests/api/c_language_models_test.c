@@ -277,7 +277,9 @@ static void write_out(rlx_generator* generator, const int32_t* tokens, size_t co
   char* piece = NULL;
   OK(rlx_generator_begin(generator, tokens, count, &error));
   do {
-    OK(rlx_generator_next(generator, &piece, &error));
+    size_t piece_size = 0;
+    OK(rlx_generator_next(generator, &piece, &piece_size, &error));
+    EXPECT(piece_size == (piece ? strlen(piece) : 0));
     if (piece) {
       EXPECT(piece[0] != '\0' && size + strlen(piece) < room);
       size += (size_t)snprintf(text + size, room - size, "%s", piece);
@@ -323,7 +325,7 @@ static void generators_write(size_t count) {
   OK(rlx_generator_new(model, "{max_tokens = 40}", &generator, &error));
   rlx_text_free(NULL);
   char* nothing = text;
-  OK(rlx_generator_next(generator, &nothing, &error)); /* nothing was begun */
+  OK(rlx_generator_next(generator, &nothing, NULL, &error)); /* nothing was begun */
   EXPECT(nothing == NULL);
   write_out(generator, prompt, kPrompt, text, sizeof text);
   EXPECT(strcmp(text, letters) == 0);
