@@ -725,8 +725,8 @@ rlx_status rlx_generator_new(const rlx_language_model* language_model, const cha
                              rlx_error** error);
 /* Reads the tokens of a prompt, at least one. What begins as it was read and written before is not read again. */
 rlx_status rlx_generator_begin(rlx_generator* generator, const int32_t* ids, size_t count, rlx_error** error);
-/* What comes next of the text, valid UTF-8 to be freed by rlx_text_free: never "", and NULL once the text has ended. *size
-   (if `size` is not NULL) is its bytes, without the NUL behind it: a model may write one of its own. */
+/* What comes next of the text, valid UTF-8 to be freed by rlx_text_free: never "", and NULL once the text has ended.
+ *size (if `size` is not NULL) is its bytes, without the NUL behind it: a model may write one of its own. */
 rlx_status rlx_generator_next(rlx_generator* generator, char** text, size_t* size, rlx_error** error);
 /* {"tokens": [], "finish": "end", "stop", "length", "context", or null, "read_tokens"} as JSON, to be freed by
    rlx_text_free: what was drawn since rlx_generator_begin, what ended it, and how many tokens of the prompt were read.
