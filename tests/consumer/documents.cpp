@@ -97,7 +97,7 @@ void coreml_frontend() {
 /// A small model of random weights in the place of the one that is named, with a letter for each token.
 void generation_in_c() {
   namespace fs = std::filesystem;
-  fs::copy(RLX_GOLDEN "/language_models/gpt2", "Qwen3-0.6B", fs::copy_options::overwrite_existing);
+  fs::copy(RLX_GOLDEN "/language_models/gpt2", "Qwen3-0.6B", fs::copy_options::recursive);
   std::string vocabulary;
   for (int i = 0; i < 41; ++i)
     vocabulary += (i ? ", \"" : "\"") + std::string(1, " Onceupatdfghijklmqrsvwxyz.ABCDEFGHIJKLMo"[i]) +
