@@ -56,10 +56,8 @@ void Chat::run() const {
   double load_seconds = 0;
   const LanguageModel model = options.load(load_seconds);
   const ChatTemplate chat = chat_template(model);
-  Tokenizer tokenizer = model.tokenizer();
-  tokenizer.set_padding(std::nullopt);
-  tokenizer.set_truncation(std::nullopt);
-  Writer writer(model, options);
+  const Tokenizer& tokenizer = model.tokenizer();
+  TextGenerator generator = options.generator(model);
   GenerationTimes times;
   std::vector<ChatMessage> conversation;
   auto begin = [&] {
@@ -86,15 +84,14 @@ void Chat::run() const {
     if (line.ends_with('\r')) line.pop_back();
     if (line == "/reset") {
       begin();
-      writer.reset();
+      generator.reset();
       continue;
     }
     if (line.empty()) continue;
     conversation.push_back({"user", line});
-    // The template writes the special tokens itself.
-    const std::vector<int32_t> tokens = tokenizer.encode(chat.apply(conversation, how), false).ids;
+    const auto tokens = prompt_tokens(model, chat.apply(conversation, how), PromptKind::templated);
     const Generated made = with_context("answering; /reset begins a new conversation", [&] {
-      return writer.write(tokens, [&](std::string_view piece) {
+      return write(generator, tokens, [&](std::string_view piece) {
         if (options.json) return;
         write_out(piece);
         flush_out();

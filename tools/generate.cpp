@@ -58,16 +58,9 @@ void Generate::run() const {
   const std::string given = text();
   double load_seconds = 0;
   const LanguageModel model = options.load(load_seconds);
-  Tokenizer tokenizer = model.tokenizer();
-  tokenizer.set_padding(std::nullopt);
-  tokenizer.set_truncation(std::nullopt);
-  tokenizer.set_encode_special_tokens(plain);
-  std::vector<int32_t> tokens = tokenizer.encode(given, !plain).ids;
-  if (tokens.empty() && model.bos_id()) tokens.push_back(*model.bos_id());
-  if (tokens.empty())
-    fail(ErrorCode::invalid_argument, "the prompt is empty, and the model has no token with which a text begins");
-  Writer writer(model, options);
-  const Generated made = writer.write(tokens, [&](std::string_view piece) {
+  const auto tokens = prompt_tokens(model, given, plain ? PromptKind::plain : PromptKind::text);
+  TextGenerator generator = options.generator(model);
+  const Generated made = write(generator, tokens, [&](std::string_view piece) {
     if (options.json) return;
     write_out(piece);
     flush_out();

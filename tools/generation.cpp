@@ -1,7 +1,6 @@
 // See the header.
 #include "tools/generation.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "rlx/error.h"
@@ -70,19 +69,18 @@ LanguageModel GenerationOptions::load(double& seconds) const {
   return loaded;
 }
 
-SamplerOptions GenerationOptions::sampler(const LanguageModel& loaded) const {
-  const LanguageModel::Advice& advice = loaded.advice();
-  SamplerOptions o;
-  o.temperature = temperature_ >= 0 ? temperature_ : advice.temperature.value_or(1);
-  o.top_k = top_k_ >= 0 ? top_k_ : advice.top_k.value_or(0);
-  o.top_p = top_p_ >= 0 ? top_p_ : advice.top_p.value_or(1);
-  o.min_p = min_p_ >= 0 ? min_p_ : advice.min_p.value_or(0);
-  o.repetition_penalty = repetition_penalty_ >= 0 ? repetition_penalty_ : advice.repetition_penalty.value_or(1);
+TextGenerator GenerationOptions::generator(const LanguageModel& loaded) const {
+  SamplerOptions o = advised_sampling(loaded);
+  if (temperature_ >= 0) o.temperature = temperature_;
+  if (top_k_ >= 0) o.top_k = top_k_;
+  if (top_p_ >= 0) o.top_p = top_p_;
+  if (min_p_ >= 0) o.min_p = min_p_;
+  if (repetition_penalty_ >= 0) o.repetition_penalty = repetition_penalty_;
   o.typical_p = typical_p_;
   o.presence_penalty = presence_penalty_;
   o.frequency_penalty = frequency_penalty_;
   o.seed = seed_;
-  return o;
+  return {loaded, {o, stops, max_tokens}};
 }
 
 GenerationTimes& GenerationTimes::operator+=(const GenerationTimes& other) {
@@ -104,59 +102,21 @@ std::string Generated::json() const {
                  ",\"decode_seconds\":", number_text(times.decode_seconds), "}");
 }
 
-Writer::Writer(const LanguageModel& model, const GenerationOptions& options)
-    : model_(model), options_(options), sampler_(options.sampler(model)), sequence_(model.sequence()) {
-  StopStrings check(options.stops);  // an empty one is refused before the model has read anything
-}
-
-Generated Writer::write(std::span<const int32_t> tokens, const std::function<void(std::string_view)>& put) {
-  if (tokens.empty()) fail(ErrorCode::invalid_argument, "there are no tokens to go on with");
-  if (std::cmp_greater_equal(tokens.size(), model_.context()))
-    fail(ErrorCode::invalid_argument, "the text has ", tokens.size(), " tokens, which leave no room in a context of ",
-         model_.context());
+Generated write(TextGenerator& generator, std::span<const int32_t> tokens,
+                const std::function<void(std::string_view)>& put) {
   Generated made;
   auto begin = Clock::now();
-  // The last token is read again in any case: the logits behind it are wanted.
-  const auto [common, ignored] = std::mismatch(held_.begin(), held_.end(), tokens.begin(), tokens.end() - 1);
-  const auto kept = static_cast<size_t>(common - held_.begin());
-  if (kept < held_.size()) sequence_.rewind(static_cast<int64_t>(held_.size() - kept));
-  held_.resize(kept);
-  sampler_.see(tokens.subspan(kept));
-  Tensor logits = sequence_.logits(tokens.subspan(kept));
-  held_.assign(tokens.begin(), tokens.end());
-  made.times.prompt_tokens = tokens.size() - kept;
+  generator.begin(tokens);
+  made.times.prompt_tokens = generator.read_tokens();
   made.times.prefill_seconds = seconds_since(begin);
-
   begin = Clock::now();
-  DecodeStream stream(model_.tokenizer());
-  StopStrings stops(options_.stops);
-  auto give = [&](const std::string& piece) {
-    if (piece.empty()) return;
-    made.text += piece;
-    put(piece);
-  };
-  const std::vector<int32_t>& ends = model_.stop_ids();
-  while (made.finish.empty()) {
-    const int32_t token = sampler_.sample(logits);
-    made.tokens.push_back(token);
-    if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
-      made.finish = "end";
-      break;
-    }
-    give(stops.put(stream.put(token)));
-    if (stops.found()) made.finish = "stop";
-    else if (std::cmp_greater_equal(made.tokens.size(), options_.max_tokens)) made.finish = "length";
-    else if (sequence_.position() >= model_.context()) made.finish = "context";
-    else {
-      logits = sequence_.logits(token);
-      held_.push_back(token);
-    }
+  while (const auto piece = generator.next()) {
+    made.text += *piece;
+    put(*piece);
   }
-  if (!stops.found()) {
-    give(stops.put(stream.finish()));
-    if (stops.found()) made.finish = "stop";
-    else give(stops.finish());
-  }
+  made.tokens = generator.tokens();
+  const auto finish = generator.finish().value();
+  made.finish = names_of(finish)[static_cast<size_t>(finish)];
   made.times.new_tokens = made.tokens.size();
   made.times.decode_seconds = seconds_since(begin);
   return made;

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "rlx/generation.h"
 #include "rlx/language_model.h"
-#include "rlx/sampler.h"
 #include "tools/device_option.h"
 
 namespace rlx::tools {
@@ -19,8 +19,8 @@ struct GenerationOptions {
   explicit GenerationOptions(CLI::App& app);
   /// With a bar while weights are bound; stores the seconds that it took.
   LanguageModel load(double& seconds) const;
-  /// What was given; for the rest what the model's files advise.
-  SamplerOptions sampler(const LanguageModel& model) const;
+  /// With what was given; for the rest what the model's files advise.
+  TextGenerator generator(const LanguageModel& model) const;
 
   std::string model, device = default_device();
   std::vector<std::string> stops;
@@ -47,28 +47,14 @@ struct GenerationTimes {
 struct Generated {
   std::string text;
   std::vector<int32_t> tokens;  ///< those of the text, and the one that ended it, if it was a token
-  std::string finish;  ///< "end": the model's token for it, "stop": a stop string, "length": max_tokens, "context"
+  std::string finish;           ///< a name of TextGenerator::Finish
   GenerationTimes times;
   /// As a JSON object on one line.
   std::string json() const;
 };
 
-/// A text that a model goes on with: its tokens and what the model keeps of them.
-class Writer {
- public:
-  Writer(const LanguageModel& model, const GenerationOptions& options);
-  /// Goes on behind `tokens`, of which those that were read or written before need not be read again. Gives the text to
-  /// `put` in pieces of valid UTF-8 as it comes, none of a stop string.
-  Generated write(std::span<const int32_t> tokens, const std::function<void(std::string_view)>& put);
-  /// Forgets what was seen and drawn; the random numbers begin anew.
-  void reset() { sampler_.reset(); }
-
- private:
-  const LanguageModel& model_;
-  const GenerationOptions& options_;
-  Sampler sampler_;
-  LanguageModel::Sequence sequence_;
-  std::vector<int32_t> held_;  // what the sequence has
-};
+/// Goes on behind `tokens`, and measures it. Gives the text to `put` in pieces of valid UTF-8 as it comes.
+Generated write(TextGenerator& generator, std::span<const int32_t> tokens,
+                const std::function<void(std::string_view)>& put);
 
 }  // namespace rlx::tools

@@ -6,8 +6,8 @@
    given; those returned belong to the object they were asked of. A pointer that may be NULL is said to be so; any other
    that is NULL is RLX_INVALID_ARGUMENT, as is a count that no memory holds. A function without a status gives 0, "" or
    NULL for a NULL. An object may be used by one thread at a time, but for
-   events, for states, and for rlx_compiled_run, rlx_compiled_run_async, rlx_compiled_submit and what makes states and
-   runs with them of one compiled graph, which may be called from several threads at once. */
+   events, states and language models, and for rlx_compiled_run, rlx_compiled_run_async, rlx_compiled_submit and what
+   makes states and runs with them of one compiled graph, which may be called from several threads at once. */
 #ifndef RLX_C_H
 #define RLX_C_H
 
@@ -633,6 +633,108 @@ rlx_status rlx_encoder_tokenizer(const rlx_encoder* encoder, rlx_tokenizer** tok
 /* The dispatch report as JSON, to be freed by rlx_text_free. */
 rlx_status rlx_encoder_report(const rlx_encoder* encoder, char** json, rlx_error** error);
 void rlx_encoder_free(rlx_encoder* encoder);
+
+/* ---- language models: rlx/language_model.h ---- */
+typedef struct rlx_language_model rlx_language_model; /* freed by rlx_language_model_free */
+typedef struct rlx_sequence rlx_sequence;             /* freed by rlx_sequence_free */
+typedef struct rlx_sampler rlx_sampler;               /* freed by rlx_sampler_free */
+typedef struct rlx_generator rlx_generator;           /* freed by rlx_generator_free */
+
+typedef struct rlx_language_model_options {
+  size_t struct_size; /* sizeof(rlx_language_model_options) */
+  int threads;        /* 0: as of a session */
+  int copied;         /* weights are copied into memory; 0: mapped, so that nobody may write the files meanwhile */
+  int64_t context;    /* the most tokens of a sequence; 0: what the model promises */
+  int64_t chunk;      /* tokens that run at once while a longer text is read; 0: 512 */
+} rlx_language_model_options;
+/* A decoder of text from a folder with config.json and safetensors, or from a .gguf file. `device` as of
+   rlx_session_create; both options may be NULL. Its functions may be called from several threads at once, each with
+   sequences, samplers and generators of its own, which outlive it. */
+rlx_status rlx_language_model_load(const char* path, const char* device, const rlx_language_model_options* options,
+                                   const rlx_compile_options* compile, rlx_language_model** language_model,
+                                   rlx_error** error);
+/* As JSON, to be freed by rlx_text_free: {"architecture", "vocabulary", "hidden", "layers", "heads", "kv_heads",
+   "head_dim", "intermediate", "experts", "window", "promised_context": the most positions that it was made for,
+   "context": the most tokens of a sequence, "bos_id": or null, "stop_ids": [], "advice": {"temperature", "top_k",
+   "top_p", "min_p", "repetition_penalty"}, each a number, or null where the files say nothing}. */
+rlx_status rlx_language_model_describe(const rlx_language_model* language_model, char** json, rlx_error** error);
+/* "llama", "qwen3"; belongs to the model. */
+const char* rlx_language_model_architecture(const rlx_language_model* language_model);
+/* The number of tokens that logits are of, and the most tokens of a sequence. */
+int64_t rlx_language_model_vocabulary(const rlx_language_model* language_model);
+int64_t rlx_language_model_context(const rlx_language_model* language_model);
+/* The token with which a text begins that has no tokens; -1 if there is none, or for NULL. */
+int32_t rlx_language_model_bos_id(const rlx_language_model* language_model);
+/* Tokens of which each ends an answer: *count of them (if it is not NULL), which belong to the model. */
+const int32_t* rlx_language_model_stop_ids(const rlx_language_model* language_model, size_t* count);
+/* Its tokenizer and its chat template, as new handles. RLX_NOT_FOUND if the files have none. */
+rlx_status rlx_language_model_tokenizer(const rlx_language_model* language_model, rlx_tokenizer** tokenizer,
+                                        rlx_error** error);
+rlx_status rlx_language_model_chat_template(const rlx_language_model* language_model, rlx_chat_template** chat_template,
+                                            rlx_error** error);
+/* The tokens of a prompt of UTF-8: a new tensor, i32[n]. `kind` is 0 for text, which gets the tokenizer's special
+   tokens; 1 for plain text, which gets none, and in which the text of a special token is text like any other; 2 for
+   what a chat template gave, which has them. A text of no tokens gives the token with which a text begins. */
+rlx_status rlx_language_model_prompt(const rlx_language_model* language_model, const char* text, size_t size, int kind,
+                                     rlx_tensor** tensor, rlx_error** error);
+/* The logits of what follows each of the tokens, at least one: a new tensor, f32[count, vocabulary]. */
+rlx_status rlx_language_model_all_logits(const rlx_language_model* language_model, const int32_t* ids, size_t count,
+                                         rlx_tensor** tensor, rlx_error** error);
+/* The dispatch report as JSON, to be freed by rlx_text_free. */
+rlx_status rlx_language_model_report(const rlx_language_model* language_model, char** json, rlx_error** error);
+void rlx_language_model_free(rlx_language_model* language_model);
+
+/* A sequence without tokens. */
+rlx_status rlx_sequence_new(const rlx_language_model* language_model, rlx_sequence** sequence, rlx_error** error);
+/* An independent one with the same tokens. */
+rlx_status rlx_sequence_copy(const rlx_sequence* sequence, rlx_sequence** copy, rlx_error** error);
+/* Appends tokens, at least one, and gives the logits of the token that follows: a new tensor, f32[vocabulary]. If it
+   fails, for a token that is not in the vocabulary or for more than the context holds, nothing was appended. */
+rlx_status rlx_sequence_logits(rlx_sequence* sequence, const int32_t* ids, size_t count, rlx_tensor** tensor,
+                               rlx_error** error);
+/* The same, with the logits of what follows each of the tokens: f32[count, vocabulary]. */
+rlx_status rlx_sequence_all_logits(rlx_sequence* sequence, const int32_t* ids, size_t count, rlx_tensor** tensor,
+                                   rlx_error** error);
+/* Tokens so far. */
+int64_t rlx_sequence_position(const rlx_sequence* sequence);
+/* Takes the last `tokens` back; fails if there are fewer, or if it is negative. */
+rlx_status rlx_sequence_rewind(rlx_sequence* sequence, int64_t tokens, rlx_error** error);
+/* Bytes of what the model keeps of it; copies that were not continued share them. */
+size_t rlx_sequence_memory_bytes(const rlx_sequence* sequence);
+void rlx_sequence_free(rlx_sequence* sequence);
+
+/* The next token from logits: SamplerOptions in rlx/sampler.h as text in the form of attributes, or NULL; each may be
+   left out: {temperature = 1, top_k = 0, top_p = 1, min_p = 0, typical_p = 1, repetition_penalty = 1, presence_penalty
+   = 0, frequency_penalty = 0, biased_ids = [5, 7], biases = [-1.5, 2], seed = 0}. */
+rlx_status rlx_sampler_new(const char* settings, rlx_sampler** sampler, rlx_error** error);
+/* Tokens that the model was given: repetition_penalty counts them. */
+rlx_status rlx_sampler_see(rlx_sampler* sampler, const int32_t* ids, size_t count, rlx_error** error);
+/* Draws a token from `count` logits, and remembers it. Fails for NaN, for +inf, and if all are -inf. */
+rlx_status rlx_sampler_sample(rlx_sampler* sampler, const float* logits, size_t count, int32_t* id, rlx_error** error);
+/* What would be drawn from now, the likeliest first: `made` ids and probabilities (if it is not NULL), of which the
+   first `room` are stored. Nothing is drawn. */
+rlx_status rlx_sampler_chances(rlx_sampler* sampler, const float* logits, size_t count, int32_t* ids,
+                               double* probabilities, size_t room, size_t* made, rlx_error** error);
+/* As it was made. */
+rlx_status rlx_sampler_reset(rlx_sampler* sampler, rlx_error** error);
+void rlx_sampler_free(rlx_sampler* sampler);
+
+/* The loop that writes a text: rlx/generation.h. `settings` as of rlx_sampler_new, and {max_tokens = 512, stop =
+   ["\n\n"]}; what is left out is as the model's files advise. NULL is {}. */
+rlx_status rlx_generator_new(const rlx_language_model* language_model, const char* settings, rlx_generator** generator,
+                             rlx_error** error);
+/* Reads the tokens of a prompt, at least one. What begins as it was read and written before is not read again. */
+rlx_status rlx_generator_begin(rlx_generator* generator, const int32_t* ids, size_t count, rlx_error** error);
+/* What comes next of the text, valid UTF-8 to be freed by rlx_text_free: never "", and NULL once the text has ended.
+ *size (if `size` is not NULL) is its bytes, without the NUL behind it: a model may write one of its own. */
+rlx_status rlx_generator_next(rlx_generator* generator, char** text, size_t* size, rlx_error** error);
+/* {"tokens": [], "finish": "end", "stop", "length", "context", or null, "read_tokens"} as JSON, to be freed by
+   rlx_text_free: what was drawn since rlx_generator_begin, what ended it, and how many tokens of the prompt were read.
+ */
+rlx_status rlx_generator_describe(const rlx_generator* generator, char** json, rlx_error** error);
+/* Forgets what was seen and drawn; the random numbers begin anew. */
+rlx_status rlx_generator_reset(rlx_generator* generator, rlx_error** error);
+void rlx_generator_free(rlx_generator* generator);
 
 /* ---- low-rank adapters ---- */
 typedef struct rlx_lora rlx_lora; /* freed by rlx_lora_free */

@@ -2,11 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include "c_api/handles.h"
-#include "rlx/chat_template.h"
-
-struct rlx_chat_template {
-  rlx::ChatTemplate chat_template;
-};
 
 namespace {
 

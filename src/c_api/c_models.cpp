@@ -6,14 +6,9 @@
 #include "c_api/handles.h"
 #include "rlx/lora.h"
 #include "rlx/models.h"
-#include "rlx/tokenizer.h"
 
 struct rlx_decode_stream {
   rlx::DecodeStream stream;
-};
-struct rlx_tokenizer {
-  rlx::Tokenizer tokenizer;
-  std::string json = {};
 };
 struct rlx_encodings {
   std::vector<rlx::Encoding> all;

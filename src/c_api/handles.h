@@ -11,9 +11,11 @@
 
 #include "base/printable_text.h"
 #include "rlx/c.h"
+#include "rlx/chat_template.h"
 #include "rlx/coreml_model.h"
 #include "rlx/quantization.h"
 #include "rlx/session.h"
+#include "rlx/tokenizer.h"
 #include "rlx/train.h"
 
 struct rlx_error {
@@ -65,6 +67,14 @@ struct rlx_training {
 struct rlx_quantization {
   rlx::Quantization made;
   std::string json;
+};
+
+struct rlx_tokenizer {
+  rlx::Tokenizer tokenizer;
+  std::string json = {};
+};
+struct rlx_chat_template {
+  rlx::ChatTemplate chat_template;
 };
 
 namespace rlx::c {

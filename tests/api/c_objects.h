@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "api/c_expect.h"
 
@@ -82,6 +83,10 @@ typedef struct objects {
   rlx_event* event;
   rlx_run* run;
   rlx_gguf* gguf;
+  rlx_language_model* language_model;
+  rlx_sequence* sequence;
+  rlx_sampler* sampler;
+  rlx_generator* generator;
   rlx_error* failure;
   char* ranges;
 } objects;
@@ -94,9 +99,10 @@ static const char *kShiftName[] = {"shift", NULL}, *kShiftType[] = {"f32[2]", NU
 static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL}, *kTotalName[] = {"total", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
 static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],
-    adapter_path[64], artifact_path[64], gguf_path[64], state_path[64];
+    adapter_path[64], artifact_path[64], gguf_path[64], state_path[64], language_model_path[64];
 static const char* kLoraNames[] = {"w", "w.lora_A.weight", "w.lora_B.weight"};
 static const int64_t kIdsDims[] = {1, 2}, kTokenIds[] = {2, 5};
+static const int32_t kPromptIds[] = {2, 5};
 
 static void make_files(void);
 
@@ -153,6 +159,11 @@ static objects make_objects(void) {
   o.lora_a = adapter[0], o.lora_b = adapter[1]; /* in the order of their names */
   OK(rlx_gguf_write(gguf_path, kWName, params, 1, "{\"n\": [\"u8\", 1]}", NULL, &error));
   OK(rlx_gguf_open(gguf_path, 0, &o.gguf, &error));
+  OK(rlx_language_model_load(language_model_path, "cpu", NULL, NULL, &o.language_model, &error));
+  OK(rlx_sequence_new(o.language_model, &o.sequence, &error));
+  OK(rlx_sampler_new(NULL, &o.sampler, &error));
+  OK(rlx_generator_new(o.language_model, NULL, &o.generator, &error));
+  OK(rlx_generator_begin(o.generator, kPromptIds, 2, &error));
   rlx_graph_load("/nowhere/at/all.rlx", &o.plain, &o.failure);
   EXPECT(o.failure != NULL && o.plain != NULL);
   return o;
@@ -161,6 +172,10 @@ static objects make_objects(void) {
 static void free_objects(objects* o) {
   rlx_error_free(o->failure);
   rlx_gguf_free(o->gguf);
+  rlx_generator_free(o->generator);
+  rlx_sampler_free(o->sampler);
+  rlx_sequence_free(o->sequence);
+  rlx_language_model_free(o->language_model);
   rlx_encodings_free(o->encodings);
   rlx_decode_stream_free(o->decode_stream);
   rlx_tokenizer_free(o->tokenizer);
@@ -195,49 +210,26 @@ static void free_objects(objects* o) {
   rlx_session_free(o->session);
 }
 
-/* A model folder: BERT of one layer, whose weights are zero, and a vocabulary of eight tokens. */
-static void make_model(void) {
-  static const struct {
-    const char* name;
-    int rows, columns; /* 0: a vector */
-  } kWeights[] = {{"embeddings.word_embeddings.weight", 8, 4},
-                  {"embeddings.position_embeddings.weight", 8, 4},
-                  {"embeddings.token_type_embeddings.weight", 2, 4},
-                  {"embeddings.LayerNorm.weight", 4, 0},
-                  {"embeddings.LayerNorm.bias", 4, 0},
-                  {"encoder.layer.0.attention.self.query.weight", 4, 4},
-                  {"encoder.layer.0.attention.self.query.bias", 4, 0},
-                  {"encoder.layer.0.attention.self.key.weight", 4, 4},
-                  {"encoder.layer.0.attention.self.key.bias", 4, 0},
-                  {"encoder.layer.0.attention.self.value.weight", 4, 4},
-                  {"encoder.layer.0.attention.self.value.bias", 4, 0},
-                  {"encoder.layer.0.attention.output.dense.weight", 4, 4},
-                  {"encoder.layer.0.attention.output.dense.bias", 4, 0},
-                  {"encoder.layer.0.attention.output.LayerNorm.weight", 4, 0},
-                  {"encoder.layer.0.attention.output.LayerNorm.bias", 4, 0},
-                  {"encoder.layer.0.intermediate.dense.weight", 6, 4},
-                  {"encoder.layer.0.intermediate.dense.bias", 6, 0},
-                  {"encoder.layer.0.output.dense.weight", 4, 6},
-                  {"encoder.layer.0.output.dense.bias", 4, 0},
-                  {"encoder.layer.0.output.LayerNorm.weight", 4, 0},
-                  {"encoder.layer.0.output.LayerNorm.bias", 4, 0}};
-  char path[96], header[4096];
-  snprintf(path, sizeof path, "%s/config.json", folder);
+typedef struct weight {
+  const char* name;
+  int rows, columns; /* 0: a vector */
+} weight;
+
+static void write_file(const char* in, const char* name, const char* text) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", in, name);
   FILE* file = fopen(path, "wb");
   EXPECT(file != NULL);
-  fputs(
-      "{\"model_type\": \"bert\", \"vocab_size\": 8, \"hidden_size\": 4, \"num_hidden_layers\": 1, "
-      "\"num_attention_heads\": 2, \"intermediate_size\": 6, \"max_position_embeddings\": 8, "
-      "\"type_vocab_size\": 2, \"hidden_act\": \"gelu\"}",
-      file);
+  fputs(text, file);
   fclose(file);
-  snprintf(vocabulary_path, sizeof vocabulary_path, "%s/vocab.txt", folder);
-  file = fopen(vocabulary_path, "wb");
-  fputs("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\n##s\n", file);
-  fclose(file);
+}
+
+/* Weights that are zero. */
+static void write_weights(const char* in, const weight* weights, size_t count) {
+  char path[128], header[4096];
   uint64_t size = 0, end = 0; /* of the header; of the weights, in bytes */
-  for (size_t i = 0; i < sizeof kWeights / sizeof *kWeights; ++i) {
-    const int rows = kWeights[i].rows, columns = kWeights[i].columns;
+  for (size_t i = 0; i < count; ++i) {
+    const int rows = weights[i].rows, columns = weights[i].columns;
     const uint64_t begin = end;
     end += 4 * (uint64_t)rows * (uint64_t)(columns ? columns : 1);
     char shape[32];
@@ -245,16 +237,74 @@ static void make_model(void) {
     size +=
         (uint64_t)snprintf(header + size, sizeof header - size,
                            "%s\"%s\": {\"dtype\": \"F32\", \"shape\": [%s], \"data_offsets\": [%llu, %llu]}",
-                           i ? ", " : "{", kWeights[i].name, shape, (unsigned long long)begin, (unsigned long long)end);
+                           i ? ", " : "{", weights[i].name, shape, (unsigned long long)begin, (unsigned long long)end);
   }
   EXPECT(size + 2 < sizeof header);
   header[size++] = '}';
-  snprintf(path, sizeof path, "%s/model.safetensors", folder);
-  file = fopen(path, "wb");
+  snprintf(path, sizeof path, "%s/model.safetensors", in);
+  FILE* file = fopen(path, "wb");
+  EXPECT(file != NULL);
   for (int i = 0; i < 8; ++i) fputc((int)(size >> (8 * i) & 255), file);
   fwrite(header, 1, size, file);
   for (uint64_t i = 0; i < end; ++i) fputc(0, file);
   fclose(file);
+}
+
+/* A model folder: BERT of one layer, whose weights are zero, and a vocabulary of eight tokens. */
+static void make_model(void) {
+  static const weight kWeights[] = {{"embeddings.word_embeddings.weight", 8, 4},
+                                    {"embeddings.position_embeddings.weight", 8, 4},
+                                    {"embeddings.token_type_embeddings.weight", 2, 4},
+                                    {"embeddings.LayerNorm.weight", 4, 0},
+                                    {"embeddings.LayerNorm.bias", 4, 0},
+                                    {"encoder.layer.0.attention.self.query.weight", 4, 4},
+                                    {"encoder.layer.0.attention.self.query.bias", 4, 0},
+                                    {"encoder.layer.0.attention.self.key.weight", 4, 4},
+                                    {"encoder.layer.0.attention.self.key.bias", 4, 0},
+                                    {"encoder.layer.0.attention.self.value.weight", 4, 4},
+                                    {"encoder.layer.0.attention.self.value.bias", 4, 0},
+                                    {"encoder.layer.0.attention.output.dense.weight", 4, 4},
+                                    {"encoder.layer.0.attention.output.dense.bias", 4, 0},
+                                    {"encoder.layer.0.attention.output.LayerNorm.weight", 4, 0},
+                                    {"encoder.layer.0.attention.output.LayerNorm.bias", 4, 0},
+                                    {"encoder.layer.0.intermediate.dense.weight", 6, 4},
+                                    {"encoder.layer.0.intermediate.dense.bias", 6, 0},
+                                    {"encoder.layer.0.output.dense.weight", 4, 6},
+                                    {"encoder.layer.0.output.dense.bias", 4, 0},
+                                    {"encoder.layer.0.output.LayerNorm.weight", 4, 0},
+                                    {"encoder.layer.0.output.LayerNorm.bias", 4, 0}};
+  write_file(folder, "config.json",
+             "{\"model_type\": \"bert\", \"vocab_size\": 8, \"hidden_size\": 4, \"num_hidden_layers\": 1, "
+             "\"num_attention_heads\": 2, \"intermediate_size\": 6, \"max_position_embeddings\": 8, "
+             "\"type_vocab_size\": 2, \"hidden_act\": \"gelu\"}");
+  write_file(folder, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\n##s\n");
+  snprintf(vocabulary_path, sizeof vocabulary_path, "%s/vocab.txt", folder);
+  write_weights(folder, kWeights, sizeof kWeights / sizeof *kWeights);
+}
+
+/* A language model in a folder of its own: Llama of one layer, whose weights are zero, with the same vocabulary. */
+static void make_language_model(void) {
+  static const weight kWeights[] = {{"model.embed_tokens.weight", 8, 4},
+                                    {"model.layers.0.input_layernorm.weight", 4, 0},
+                                    {"model.layers.0.post_attention_layernorm.weight", 4, 0},
+                                    {"model.layers.0.self_attn.q_proj.weight", 4, 4},
+                                    {"model.layers.0.self_attn.k_proj.weight", 2, 4},
+                                    {"model.layers.0.self_attn.v_proj.weight", 2, 4},
+                                    {"model.layers.0.self_attn.o_proj.weight", 4, 4},
+                                    {"model.layers.0.mlp.gate_proj.weight", 6, 4},
+                                    {"model.layers.0.mlp.up_proj.weight", 6, 4},
+                                    {"model.layers.0.mlp.down_proj.weight", 4, 6},
+                                    {"model.norm.weight", 4, 0}};
+  snprintf(language_model_path, sizeof language_model_path, "%s/language_model", folder);
+  EXPECT(mkdir(language_model_path, 0700) == 0);
+  write_file(language_model_path, "config.json",
+             "{\"model_type\": \"llama\", \"vocab_size\": 8, \"hidden_size\": 4, \"num_hidden_layers\": 1, "
+             "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"intermediate_size\": 6, "
+             "\"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-6, \"tie_word_embeddings\": true, "
+             "\"hidden_act\": \"silu\", \"bos_token_id\": 2, \"eos_token_id\": 3}");
+  write_file(language_model_path, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\n##s\n");
+  write_file(language_model_path, "chat_template.jinja", "{{ messages }}");
+  write_weights(language_model_path, kWeights, sizeof kWeights / sizeof *kWeights);
 }
 
 /* A package with a state, a graph, a checkpoint, an adapter and a model, in a folder of their own; written once. */
@@ -302,6 +352,7 @@ static void make_files(void) {
   rlx_lora_free(lora);
   rlx_graph_free(model);
   make_model();
+  make_language_model();
   rlx_training_free(training);
   rlx_tensor_free(w);
   rlx_session_free(session);

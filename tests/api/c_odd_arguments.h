@@ -28,6 +28,12 @@ static rlx_encodings* made_encodings;
 static rlx_encoder* made_encoder;
 static rlx_lora* made_lora;
 static rlx_gguf* made_gguf;
+static rlx_language_model* made_language_model;
+static rlx_sequence* made_sequence;
+static rlx_sampler* made_sampler;
+static rlx_generator* made_generator;
+static int32_t made_ids[4];
+static double made_probabilities[4];
 static int32_t made_id;
 static rlx_device_tensor* made_device_tensors[16];
 static rlx_event* made_event;
@@ -51,6 +57,7 @@ static const rlx_tensor* no_tensors[] = {NULL, NULL};
 static const rlx_device_tensor* no_device_tensors[] = {NULL, NULL};
 static const uint8_t one_byte[] = {1}, odd_bytes[] = {255};
 static const int32_t kIds[] = {5};
+static const float kLogits[] = {0.5f};
 static const rlx_buffer text_memory = {"a cat", 5};
 static float in_numbers[6], out_numbers[4];
 static const rlx_buffer in_memory = {in_numbers, sizeof in_numbers}, out_memory = {out_numbers, sizeof out_numbers},
@@ -70,7 +77,8 @@ static void prepare(void) {
 static int has_results(void) {
   return made_graph || made_session || made_compiled || made_training || made_quantization || made_coreml ||
          made_state || made_kept || made_text || made_json || made_tensors[0] || made_tokenizer || made_chat_template ||
-         made_encodings || made_encoder || made_gguf || made_lora || made_device_tensors[0] || made_event || made_run;
+         made_encodings || made_encoder || made_gguf || made_lora || made_language_model || made_sequence ||
+         made_sampler || made_generator || made_device_tensors[0] || made_event || made_run;
 }
 static void after(rlx_status status, enum asked asked, int has_error) {
   const char* message = error ? rlx_error_message(error) : "";
@@ -111,6 +119,11 @@ static void free_results(void) {
   rlx_encoder_free(made_encoder);
   rlx_lora_free(made_lora);
   rlx_gguf_free(made_gguf);
+  rlx_language_model_free(made_language_model);
+  rlx_sequence_free(made_sequence);
+  rlx_sampler_free(made_sampler);
+  rlx_generator_free(made_generator);
+  made_language_model = NULL, made_sequence = NULL, made_sampler = NULL, made_generator = NULL;
   rlx_text_free(made_text);
   made_tokenizer = NULL, made_chat_template = NULL, made_decode_stream = NULL, made_encodings = NULL;
   made_encoder = NULL, made_lora = NULL, made_gguf = NULL, made_kept = NULL;

@@ -50,6 +50,12 @@ VALID = {
     "chat_template": "o.chat_template", "messages": '"[]"', "settings": "NULL", "rlx_chat_template_parse.text": '"{{ messages }}"',
     "rlx_chat_template_parse.size": "strlen(\"{{ messages }}\")", "rlx_chat_template_load.path": "vocabulary_path",
     "rlx_chat_template_describe.json": "&made_text", "rlx_chat_template_apply.text": "&made_text", "->rlx_chat_template": "&made_chat_template",
+    "language_model": "o.language_model", "sequence": "o.sequence", "sampler": "o.sampler", "generator": "o.generator",
+    "->rlx_language_model": "&made_language_model", "->rlx_sequence": "&made_sequence", "->rlx_sampler": "&made_sampler",
+    "->rlx_generator": "&made_generator", "rlx_language_model_load.path": "language_model_path", "tokens": "0", "logits": "kLogits",
+    "rlx_language_model_describe.json": "&made_text", "rlx_language_model_report.json": "&made_text", "rlx_generator_describe.json": "&made_text",
+    "rlx_generator_next.text": "&made_text", "rlx_generator_next.size": "&made_size", "rlx_language_model_prompt.text": '"a cat"', "rlx_language_model_prompt.size": 'strlen("a cat")',
+    "rlx_sampler_chances.ids": "made_ids", "probabilities": "made_probabilities", "size_t* made": "&made_count",
     "file": "o.gguf", "mapped": "0", "metadata": "NULL", "rlx_gguf_open.path": "gguf_path", "rlx_gguf_write.path": "written_gguf",
     "rlx_state* state": "o.kept", "const rlx_state* state": "o.kept", "extents": "NULL", "rlx_state** state": "&made_kept",
     "rlx_state** result": "&made_kept", "rlx_compiled_load_state.path": "state_path", "rlx_state_save.path": "written_path",
@@ -92,14 +98,14 @@ OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffe
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
-    metadata settings dtype:rlx_gguf_tensor
+    metadata settings dtype:rlx_gguf_tensor made:rlx_sampler_chances size:rlx_generator_next
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}
 # A graph with fake quantization has params that are not given here; what lies at the path is a graph and no library; RLX may
 # have been built without chat templates.
 FAILS_WHEN_VALID = {"rlx_export_int8", "rlx_load_plugin", "rlx_chat_template_parse", "rlx_chat_template_load", "rlx_chat_template_describe",
-                    "rlx_chat_template_apply"}
+                    "rlx_chat_template_apply", "rlx_language_model_chat_template"}
 PREPARE = {"rlx_training_step_accumulated": "OK(rlx_training_step(o.training, kXName, inputs, 1, 1, NULL, NULL, 0, &error));"}
 
 NUMBERS = {"size_t": ["0", "SIZE_MAX", "SIZE_MAX / 2 + 1", "SIZE_MAX - 7"], "int": ["-1", "2", "3", "INT_MAX", "INT_MIN"],

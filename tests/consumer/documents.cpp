@@ -1,4 +1,5 @@
 // The parts of programs that README.md and docs/ show, each with the names around it that its text takes for granted.
+#include <rlx/c.h>
 #include <rlx/coreml.h>
 #include <rlx/coreml_model.h>
 #include <rlx/data.h>
@@ -8,7 +9,10 @@
 #include <rlx/train.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <string>
 #include <utility>
 
 namespace {
@@ -90,9 +94,37 @@ void coreml_frontend() {
   check(outputs.size() == 1 && graph.inputs().size() == 1, "docs/coreml_frontend.md");
 }
 
+/// A small model of random weights in the place of the one that is named, with a letter for each token.
+void generation_in_c() {
+  namespace fs = std::filesystem;
+  fs::copy(RLX_GOLDEN "/language_models/gpt2", "Qwen3-0.6B", fs::copy_options::recursive);
+  std::string vocabulary;
+  for (int i = 0; i < 41; ++i)
+    vocabulary += (i ? ", \"" : "\"") + std::string(1, " Onceupatdfghijklmqrsvwxyz.ABCDEFGHIJKLMo"[i]) +
+                  "\": " + std::to_string(i);
+  std::ofstream("Qwen3-0.6B/tokenizer.json")
+      << R"({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null, )"
+      << R"("decoder": {"type": "Fuse"}, "model": {"type": "BPE", "merges": [], "vocab": {)" << vocabulary << "}}}";
+  rlx_error* error = nullptr;
+  rlx_language_model* model = nullptr;
+  rlx_generator* generator = nullptr;
+  rlx_tensor* prompt = nullptr;
+  char *piece = nullptr, *json = nullptr;
+#include "generation_c.inc"
+  const bool is_described = !error && rlx_generator_describe(generator, &json, nullptr) == RLX_OK;
+  check(is_described && std::string(json).find("\"read_tokens\":11") != std::string::npos, "docs/generation.md, C");
+  if (error) std::puts(rlx_error_message(error));
+  rlx_error_free(error);
+  rlx_text_free(json);
+  rlx_generator_free(generator);
+  rlx_tensor_free(prompt);
+  rlx_language_model_free(model);
+}
+
 }  // namespace
 
 int main() {
-  for (auto* part : {readme_training, runtime, training, training_data, quantization, coreml_frontend}) part();
+  for (auto* part : {readme_training, runtime, training, training_data, quantization, coreml_frontend, generation_in_c})
+    part();
   return failures != 0;
 }

@@ -75,6 +75,7 @@ PUBLIC = {
     "state.h": "runtime",
     "artifact.h": "runtime",
     "coreml_model.h": "devices",
+    "generation.h": "models",
     "language_model.h": "models",
     "models.h": "models",
     "sampler.h": "models",

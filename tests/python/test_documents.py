@@ -119,3 +119,22 @@ def test_gguf(tmp_path, monkeypatch):
     names = run("docs/gguf.md", 0, {"rlx": rlx, "np": np})
     assert names["file"].metadata == {"general.architecture": "mine", "layers": 3} and names["file"].kind("w") == "F32"
     assert names["packed"].dtype == "f32" and np.array_equal(np.asarray(names["file"]["w"]), np.ones((2, 4)))
+
+
+def test_generation(tmp_path, monkeypatch):
+    """With a small model of random weights in the place of the one that is named."""
+    import test_llm
+    monkeypatch.chdir(tmp_path)
+    folder = test_llm.with_letters(tmp_path / "Qwen3-0.6B", "gpt2")
+    (folder / "chat_template.jinja").write_text(test_llm.TEMPLATE)
+    names, out = {"rlx": rlx}, io.StringIO()
+    with contextlib.redirect_stdout(out):
+        run("docs/generation.md", 0, names)
+    model = names["model"]
+    assert names["text"] == model.generate("The capital of France is", max_tokens=20, temperature=0) and out.getvalue()
+    if test_llm.has_templates():
+        run("docs/generation.md", 1, names)
+        assert [m["role"] for m in names["messages"]] == ["system", "user", "assistant", "user", "assistant"]
+        assert names["writer"].read_tokens < len(model.chat_prompt(names["messages"][:-1]))
+    run("docs/generation.md", 2, names)
+    assert len(names["sequence"]) == len(names["other"]) == 11 and names["logits"].shape == (41,) and names["everything"].shape == (11, 41)

@@ -40,3 +40,11 @@ step = rlx.Session().compile(rlx.Graph.parse("graph @g {\n  %0 = input() @\"s\" 
 state: rlx.State = step.new_state({"s": np.ones(3, np.float32)}, extents={"N": 3}).copy()
 outputs = step.run({}, state)
 kept: int = state["s"].size + len(state.names) + len(state.why_torn)
+
+
+def write(model: rlx.llm.LanguageModel, messages: list[dict[str, str]]) -> str:
+    for piece in model.stream("Once", temperature=0.5, logit_bias={1: 2.0}, stop=["end"]):
+        messages.append({"role": "user", "content": piece.strip()})
+    logits: Array = model.sequence().copy().logits([1, model.config.hidden])
+    messages[0]["content"] += str(rlx.llm.Sampler(top_k=4).sample(logits) + len(model.stop_ids))
+    return model.chat(messages, variables={"brief": True}, max_tokens=3)

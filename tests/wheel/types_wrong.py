@@ -19,3 +19,4 @@ rlx.jit(lambda y: y)(x, static=1)  # refused: a parameter that the function has 
 loss = rlx.jit(rnp.exp)
 loss.lowered(x)  # refused: no such method
 state = rlx.Session().compile(rlx.Graph()).new_state(["s"])  # refused: values have names
+rlx.llm.load("model").generate("a", temprature=1)  # refused: no such setting

@@ -9,8 +9,8 @@
     gradient = rlx.grad(loss)(w, x, y)        # NumPy in, arrays out
 
 Functions of arrays stand in `rlx.numpy`, `rlx.nn`, `rlx.linalg`, `rlx.fft` and `rlx.special`, the ops of the table in
-`rlx.ops`, training in `rlx.train`, `rlx.lora` and `rlx.quantization`, tokenizers and sentence encoders in `rlx.models`, Core ML
-packages in `rlx.coreml`; transforms and control flow here, the latter also in `rlx.lax`. docs/python.md is the guide.
+`rlx.ops`, training in `rlx.train`, `rlx.lora` and `rlx.quantization`, tokenizers and sentence encoders in `rlx.models`,
+language models in `rlx.llm`, Core ML packages in `rlx.coreml`; transforms and control flow here, the latter also in `rlx.lax`. docs/python.md is the guide.
 """
 
 import sys as _sys
@@ -32,7 +32,7 @@ from ._jit import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready
                    set_num_threads)
 from ._transforms import checkpoint, custom_jvp, custom_vjp, grad, hessian, hvp, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 from . import train
-from . import lora, models, quantization
+from . import llm, lora, models, quantization
 from .numpy import bfloat16
 from . import coreml
 

@@ -10,6 +10,7 @@ from . import debug as debug
 from . import fft as fft
 from . import lax as lax
 from . import linalg as linalg
+from . import llm as llm
 from . import lora as lora
 from . import models as models
 from . import nn as nn

@@ -1,5 +1,7 @@
 """Settings as the C ABI takes them: text in the form of attributes of the textual IR."""
 
+import re
+
 import numpy as np
 
 
@@ -16,7 +18,8 @@ def text_of(value):
     if isinstance(value, Word):
         return str(value)
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + re.sub("[\0-\x1f\x7f]", lambda c: f"\\x{ord(c[0]):02x}", escaped) + '"'
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k} = {text_of(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):

@@ -125,6 +125,10 @@ class EncoderOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("threads", c_int), ("most_tokens", c_int64)]
 
 
+class LanguageModelOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("threads", c_int), ("copied", c_int), ("context", c_int64), ("chunk", c_int64)]
+
+
 class Buffer(Structure):
     _fields_ = [("data", c_void_p), ("size", c_size_t)]
 
@@ -330,6 +334,34 @@ _SIGNATURES = {
     "rlx_encoder_tokenizer": (c_int, [_p, POINTER(_p), _err]),
     "rlx_encoder_report": (c_int, [_p, POINTER(_p), _err]),
     "rlx_encoder_free": (None, [_p]),
+    "rlx_language_model_load": (c_int, [c_char_p, c_char_p, POINTER(LanguageModelOptions), POINTER(CompileOptions), POINTER(_p), _err]),
+    "rlx_language_model_describe": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_language_model_tokenizer": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_language_model_chat_template": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_language_model_prompt": (c_int, [_p, c_char_p, c_size_t, c_int, POINTER(_p), _err]),
+    "rlx_language_model_all_logits": (c_int, [_p, POINTER(c_int32), c_size_t, POINTER(_p), _err]),
+    "rlx_language_model_report": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_language_model_free": (None, [_p]),
+    "rlx_sequence_new": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_sequence_copy": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_sequence_logits": (c_int, [_p, POINTER(c_int32), c_size_t, POINTER(_p), _err]),
+    "rlx_sequence_all_logits": (c_int, [_p, POINTER(c_int32), c_size_t, POINTER(_p), _err]),
+    "rlx_sequence_position": (c_int64, [_p]),
+    "rlx_sequence_rewind": (c_int, [_p, c_int64, _err]),
+    "rlx_sequence_memory_bytes": (c_size_t, [_p]),
+    "rlx_sequence_free": (None, [_p]),
+    "rlx_sampler_new": (c_int, [c_char_p, POINTER(_p), _err]),
+    "rlx_sampler_see": (c_int, [_p, POINTER(c_int32), c_size_t, _err]),
+    "rlx_sampler_sample": (c_int, [_p, _p, c_size_t, POINTER(c_int32), _err]),
+    "rlx_sampler_chances": (c_int, [_p, _p, c_size_t, _p, _p, c_size_t, POINTER(c_size_t), _err]),
+    "rlx_sampler_reset": (c_int, [_p, _err]),
+    "rlx_sampler_free": (None, [_p]),
+    "rlx_generator_new": (c_int, [_p, c_char_p, POINTER(_p), _err]),
+    "rlx_generator_begin": (c_int, [_p, POINTER(c_int32), c_size_t, _err]),
+    "rlx_generator_next": (c_int, [_p, POINTER(_p), POINTER(c_size_t), _err]),
+    "rlx_generator_describe": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_generator_reset": (c_int, [_p, _err]),
+    "rlx_generator_free": (None, [_p]),
     "rlx_lora_add": (c_int, [_p, c_char_p, POINTER(_p), _err]),
     "rlx_lora_graph": (c_int, [_p, POINTER(_p), _err]),
     "rlx_lora_describe": (c_int, [_p, POINTER(c_char_p), _err]),

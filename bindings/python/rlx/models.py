@@ -82,6 +82,16 @@ def _buffers(texts, what):
     return buffers, data
 
 
+def ids_row(ids):
+    """Token ids for C, and how many."""
+    ids = np.asarray(ids)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise TypeError(at_user_line(f"ids are integers in one row, got {ids.dtype} {ids.shape}"))
+    if ids.size and (ids.min() < -2**31 or ids.max() >= 2**31):
+        raise Error(at_user_line(f"ids are numbers of 32 bits, got {ids.min()} to {ids.max()}"))
+    return (c_int32 * max(1, len(ids)))(*ids.tolist()), len(ids)
+
+
 class Tokenizer:
     """Text to token ids and back, as the package `tokenizers` does it: a `tokenizer.json` gives the same ids here. Models: BPE,
     Unigram, WordLevel, WordPiece.
@@ -108,13 +118,8 @@ class Tokenizer:
 
     def decode(self, ids, skip_special_tokens=True):
         """Text that reads like what was encoded, as far as the tokens still tell."""
-        ids = np.ascontiguousarray(np.asarray(ids))
-        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-            raise TypeError(at_user_line(f"ids are integers in one row, got {ids.dtype} {ids.shape}"))
-        if ids.size and (ids.min() < -2**31 or ids.max() >= 2**31):
-            raise Error(at_user_line(f"ids are numbers of 32 bits, got {ids.min()} to {ids.max()}"))
-        row = (c_int32 * max(1, len(ids)))(*ids.tolist())
-        return owned_text(lib.rlx_tokenizer_decode, self._handle, row, len(ids), int(bool(skip_special_tokens)))
+        row, count = ids_row(ids)
+        return owned_text(lib.rlx_tokenizer_decode, self._handle, row, count, int(bool(skip_special_tokens)))
 
     def decode_stream(self, skip_special_tokens=True):
         """A `DecodeStream`: text from ids as they come."""

@@ -1,0 +1,85 @@
+// Text from a language model: a prompt's tokens, and the loop that draws one token after the other until something ends
+// the text. `rlx generate` and `rlx chat`, the C ABI and the Python package stand on it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlx/language_model.h"
+#include "rlx/sampler.h"
+#include "rlx/tokenizer.h"
+
+namespace rlx {
+
+/// What the model's files advise (LanguageModel::advice); where they say nothing, the defaults of SamplerOptions.
+SamplerOptions advised_sampling(const LanguageModel& model);
+
+/// How the text of a prompt becomes tokens.
+enum class PromptKind {
+  text,      ///< the tokenizer adds its special tokens, and the text of a special token is that token
+  plain,     ///< none are added, and the text of a special token is text like any other
+  templated  ///< none are added, as a chat template has written them; the text of a special token is that token
+};
+constexpr std::array<std::string_view, 3> names_of(PromptKind) { return {"text", "plain", "templated"}; }
+
+/// The tokens of a prompt, without padding and truncation; of a text of no tokens, the one with which a text begins.
+/// Fails if the model has none, or no tokenizer.
+std::vector<int32_t> prompt_tokens(const LanguageModel& model, std::string_view text,
+                                   PromptKind kind = PromptKind::text);
+
+/// Goes on with texts, one at a time: their tokens and what the model keeps of them. Belongs to one thread at a time.
+class TextGenerator {
+ public:
+  struct Options {
+    SamplerOptions sampling = {};
+    std::vector<std::string> stops = {};  ///< each of them ends the text before itself
+    int64_t max_tokens = 512;             ///< of one text, at least 1
+  };
+  /// What ended a text: the model's token for it, a stop string, max_tokens, or the context, which is full.
+  enum class Finish { end, stop, length, context };
+
+  /// Fails for options that mean nothing: those of a Sampler, an empty stop string, max_tokens below 1.
+  TextGenerator(LanguageModel model, Options options);
+
+  /// Reads tokens, at least one, with which next() goes on. Those that begin what was read and written before are not
+  /// read again. Fails if they leave no room in the context.
+  void begin(std::span<const int32_t> tokens);
+  /// What comes next of the text, valid UTF-8 and never empty, and nothing of a stop string; nullopt once it has ended
+  /// or if none was begun. After an error, it may be called again.
+  std::optional<std::string> next();
+
+  /// What was drawn since begin(): the tokens of the text, and the one that ended it, if it was a token.
+  const std::vector<int32_t>& tokens() const { return tokens_; }
+  /// What ended the text; nullopt until it has ended.
+  std::optional<Finish> finish() const { return running_ ? std::nullopt : finish_; }
+  /// How many of begin()'s tokens the model had to read.
+  size_t read_tokens() const { return read_tokens_; }
+  /// Forgets what was seen and drawn, for the penalties; the random numbers begin anew.
+  void reset() { sampler_.reset(); }
+
+ private:
+  LanguageModel model_;
+  Options options_;
+  Sampler sampler_;
+  LanguageModel::Sequence sequence_;
+  std::vector<int32_t> held_;  // what the sequence has
+  StopStrings stops_;
+  std::optional<DecodeStream> stream_;
+  Tensor logits_;
+  std::optional<int32_t> pending_;  // drawn, and not yet read by the model
+  std::vector<int32_t> tokens_;
+  std::optional<Finish> finish_;
+  size_t read_tokens_ = 0;
+  bool running_ = false;
+};
+constexpr std::array<std::string_view, 4> names_of(TextGenerator::Finish) {
+  return {"end", "stop", "length", "context"};
+}
+
+}  // namespace rlx
