@@ -48,7 +48,8 @@ class TextGenerator {
   TextGenerator(LanguageModel model, Options options);
 
   /// Reads tokens, at least one, with which next() goes on. Those that begin what was read and written before are not
-  /// read again. Fails if they leave no room in the context.
+  /// read again. Fails if they leave no room in the context, or are not in the vocabulary: then the text that was begun
+  /// before goes on.
   void begin(std::span<const int32_t> tokens);
   /// What comes next of the text, valid UTF-8 and never empty, and nothing of a stop string; nullopt once it has ended
   /// or if none was begun. After an error, it may be called again.

@@ -42,6 +42,11 @@ void TextGenerator::begin(std::span<const int32_t> tokens) {
   if (std::cmp_greater_equal(tokens.size(), model_.context()))
     fail(ErrorCode::invalid_argument, "the text has ", tokens.size(), " tokens, which leave no room in a context of ",
          model_.context());
+  const int64_t vocabulary = model_.config().vocabulary;
+  for (size_t i = 0; i < tokens.size(); ++i)  // here, so that the number is that of the whole prompt
+    if (tokens[i] < 0 || tokens[i] >= vocabulary)
+      fail(ErrorCode::invalid_argument, "token ", i, " is ", tokens[i], ", but the vocabulary has 0 to ",
+           vocabulary - 1);
   DecodeStream stream(model_.tokenizer());
   running_ = false, finish_.reset(), pending_.reset(), tokens_.clear(), read_tokens_ = 0;
   // The last token is read again in any case: the logits behind it are wanted.

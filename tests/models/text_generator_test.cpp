@@ -1,0 +1,125 @@
+// The loop that writes a text, beside transformers' `generate`: tests/golden/generation has greedy texts of the models
+// of tests/golden/language_models. Each token is a letter here.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "rlx/generation.h"
+#include "support/io_files.h"
+
+using namespace rlx;
+using namespace rlx::test;
+using nlohmann::json;
+
+namespace {
+
+const std::string kGoldenModels = "tests/golden/language_models/";
+const std::string kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmno";
+
+/// A golden model with a tokenizer, and what else a test writes beside it.
+class Lettered {
+ public:
+  explicit Lettered(const std::string& name) {
+    for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels + name))
+      std::filesystem::copy_file(entry.path(), folder_ / entry.path().filename().string());
+    json vocabulary;
+    for (size_t i = 0; i < kLetters.size(); ++i) vocabulary[std::string(1, kLetters[i])] = i;
+    const json model = {{"type", "BPE"}, {"merges", json::array()}, {"vocab", vocabulary}};
+    const json all = {{"version", "1.0"},
+                      {"added_tokens", json::array()},
+                      {"normalizer", nullptr},
+                      {"pre_tokenizer", nullptr},
+                      {"post_processor", nullptr},
+                      {"decoder", {{"type", "Fuse"}}},
+                      {"model", model}};
+    put_file(folder_ / "tokenizer.json", all.dump());
+  }
+  void advise(const json& advice) const { put_file(folder_ / "generation_config.json", advice.dump()); }
+  LanguageModel load(int64_t context = 256) const {
+    LanguageModel model = LanguageModel::load(folder_ / "", {.context = context});
+    (void)model.tokenizer();  // while the folder is there
+    return model;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+std::string all_of(TextGenerator& generator, std::span<const int32_t> prompt) {
+  std::string text;
+  generator.begin(prompt);
+  while (const auto piece = generator.next()) {
+    CHECK(!piece->empty());
+    text += *piece;
+  }
+  CHECK(generator.finish());
+  CHECK(!generator.next());
+  return text;
+}
+std::string letters_of(std::span<const int32_t> ids) {
+  std::string text;
+  for (int32_t id : ids) text += kLetters[static_cast<size_t>(id)];
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("greedy texts are those of transformers") {
+  const json golden = json::parse(std::ifstream("tests/golden/generation/greedy.json"));
+  CHECK(golden.size() == 11);
+  for (const auto& [name, each] : golden.items()) {
+    CAPTURE(name);
+    const auto prompt = each["prompt"].get<std::vector<int32_t>>(), wanted = each["tokens"].get<std::vector<int32_t>>();
+    TextGenerator generator(Lettered(name).load(), {.sampling = {.temperature = 0}, .max_tokens = 40});
+    const std::string text = all_of(generator, prompt);
+    CHECK(generator.tokens() == wanted);
+    const bool ends = wanted.back() == 2;
+    CHECK(generator.finish() == (ends ? TextGenerator::Finish::end : TextGenerator::Finish::length));
+    CHECK(text == letters_of(std::span(wanted).first(wanted.size() - (ends ? 1 : 0))));
+    CHECK(generator.read_tokens() == prompt.size());
+    CHECK(all_of(generator, prompt) == text);
+    CHECK(generator.read_tokens() == 1);
+  }
+}
+
+TEST_CASE("a text that is given up or refused leaves the next one as it would be") {
+  const LanguageModel model = Lettered("qwen2").load(20);
+  const TextGenerator::Options options{.sampling = {.temperature = 0}, .max_tokens = 6};
+  const std::vector<int32_t> prompt = {3, 4, 5, 6, 7}, other = {3, 4, 9};
+  TextGenerator fresh(model, options), generator(model, options);
+  const std::string wanted = all_of(fresh, prompt);
+  CHECK(!generator.next());
+  CHECK(!generator.finish());
+  generator.begin(other);
+  CHECK(generator.next());
+  const std::vector<int32_t> long_one(20, 5), unknown = {3, 41};
+  CHECK(message_of([&] { generator.begin(long_one); }).find("leave no room in a context of 20") != std::string::npos);
+  CHECK(message_of([&] { generator.begin({}); }).find("no tokens to go on with") != std::string::npos);
+  CHECK(message_of([&] { generator.begin(unknown); }).find("token 1 is 41") != std::string::npos);
+  CHECK(generator.next());  // what was begun goes on
+  CHECK(all_of(generator, prompt) == wanted);
+}
+
+TEST_CASE("what the files advise, and prompts") {
+  const Lettered folder("gpt2");
+  CHECK(advised_sampling(folder.load()).temperature == 1);
+  folder.advise(
+      {{"do_sample", true}, {"temperature", 0.5}, {"top_k", 7}, {"top_p", 0.25}, {"repetition_penalty", 1.5}});
+  const LanguageModel model = folder.load();
+  const SamplerOptions advised = advised_sampling(model);
+  CHECK(advised.temperature == 0.5);
+  CHECK(advised.top_k == 7);
+  CHECK(advised.top_p == 0.25);
+  CHECK(advised.min_p == 0);
+  CHECK(advised.repetition_penalty == 1.5);
+  for (auto kind : {PromptKind::text, PromptKind::plain, PromptKind::templated}) {
+    CHECK(prompt_tokens(model, "CA", kind) == std::vector<int32_t>{2, 0});
+    CHECK(prompt_tokens(model, "", kind) == std::vector<int32_t>{1});
+  }
+  CHECK(message_of([&] { TextGenerator(model, {.max_tokens = 0}); }).find("max_tokens is 0") != std::string::npos);
+  CHECK(message_of([&] {
+          TextGenerator(model, {.stops = {"a", ""}});
+        }).find("stop string is empty") != std::string::npos);
+}
