@@ -47,7 +47,7 @@ ChatTemplate Chat::chat_template(const LanguageModel& model) const {
                                "'" + template_file + "'");
   }
   if (auto own = model.chat_template()) return *own;
-  fail(ErrorCode::not_found, "the model '", options.model,
+  fail(ErrorCode::not_found, "the model '", options.model.model,
        "' has no chat template; --template names one, and `rlx "
        "generate` needs none");
 }

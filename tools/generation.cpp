@@ -4,9 +4,7 @@
 #include <chrono>
 
 #include "rlx/error.h"
-#include "tools/encoder_options.h"
 #include "tools/output.h"
-#include "tools/progress_bar.h"
 #include "tools/text_table.h"
 
 namespace rlx::tools {
@@ -22,15 +20,8 @@ std::string rate(size_t tokens, double seconds) {
 
 }  // namespace
 
-GenerationOptions::GenerationOptions(CLI::App& app) {
-  app.add_option("--model", model, "a folder with config.json, safetensors and tokenizer.json, or a .gguf file")
-      ->option_text("DIR|FILE (default: what RLX_MODEL names)")
-      ->envname("RLX_MODEL")
-      ->required();
+GenerationOptions::GenerationOptions(CLI::App& app) : model(app) {
   app.add_option("--max-tokens", max_tokens, "the most tokens of an answer (default 512)")
-      ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 28));
-  app.add_option("--context", context, "the most tokens in all; what the model promises where it is left out")
       ->option_text("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 28));
   app.add_option("--stop", stops, "ends the answer before this text; may be given several times")
@@ -52,18 +43,11 @@ GenerationOptions::GenerationOptions(CLI::App& app) {
   app.add_option("--seed", seed_, "of the random numbers: the same seed gives the same text (default 0)")
       ->option_text("N");
   app.add_flag("--json", json, "print one JSON object for each answer, with its tokens and times");
-  add_threads_option(app, threads);
-  add_device_option(app, device);
 }
 
 LanguageModel GenerationOptions::load(double& seconds) const {
   const auto begin = Clock::now();
-  LanguageModel::Options options;
-  options.device = Device::parse(device);
-  options.threads = threads, options.context = context;
-  ProgressBar bar("loading");
-  options.progress = [&](size_t done, size_t all) { bar.show(done, all); };
-  LanguageModel loaded = LanguageModel::load(model, options);
+  LanguageModel loaded = model.load();
   (void)loaded.tokenizer();
   seconds = seconds_since(begin);
   return loaded;

@@ -11,7 +11,7 @@
 
 #include "rlx/generation.h"
 #include "rlx/language_model.h"
-#include "tools/device_option.h"
+#include "tools/language_model_options.h"
 
 namespace rlx::tools {
 
@@ -22,10 +22,9 @@ struct GenerationOptions {
   /// With what was given; for the rest what the model's files advise.
   TextGenerator generator(const LanguageModel& model) const;
 
-  std::string model, device = default_device();
+  LanguageModelOptions model;
   std::vector<std::string> stops;
-  int64_t max_tokens = 512, context = 0;
-  int threads = 0;
+  int64_t max_tokens = 512;
   bool json = false;
 
  private:

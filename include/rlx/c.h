@@ -646,6 +646,7 @@ typedef struct rlx_language_model_options {
   int copied;         /* weights are copied into memory; 0: mapped, so that nobody may write the files meanwhile */
   int64_t context;    /* the most tokens of a sequence; 0: what the model promises */
   int64_t chunk;      /* tokens that run at once while a longer text is read; 0: 512 */
+  const char* cache;  /* of keys and values: "f32", "f16" or "bf16"; NULL: f32 */
 } rlx_language_model_options;
 /* A decoder of text from a folder with config.json and safetensors, or from a .gguf file. `device` as of
    rlx_session_create; both options may be NULL. Its functions may be called from several threads at once, each with

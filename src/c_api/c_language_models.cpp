@@ -99,6 +99,7 @@ rlx_status rlx_language_model_load(const char* path, const char* device, const r
     all.threads = given.threads;
     all.context = given.context;
     if (given.chunk) all.chunk = given.chunk;
+    if (given.cache) all.cache = rlx::dtype_named(given.cache);
     all.access = given.copied ? rlx::FileAccess::copied : rlx::FileAccess::mapped;
     all.compile = compile_options_from(compile);
     result = new rlx_language_model{rlx::LanguageModel::load(required_text(path, "path"), std::move(all))};

@@ -393,6 +393,14 @@ static void what_means_nothing_is_refused(void) {
         "a context of -1");
   options.context = 0, options.chunk = -1;
   FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_INVALID_ARGUMENT, "a chunk of -1");
+  options.chunk = 0, options.cache = "f64";
+  FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_UNSUPPORTED, "caches of f64");
+  options.cache = "f17";
+  FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_INVALID_ARGUMENT, "f17");
+  options.cache = "bf16";
+  OK(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error));
+  rlx_language_model_free(model);
+  model = NULL;
   options.struct_size = 3;
   FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_INVALID_ARGUMENT,
         "struct_size is 3");

@@ -15,14 +15,14 @@ using nlohmann::json;
 
 namespace {
 
-const std::string kGoldenModels = "tests/golden/language_models/";
+const std::string kWritingModels = "tests/golden/language_models/";
 const std::string kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmno";
 
 /// A golden model with a tokenizer, and what else a test writes beside it.
 class Lettered {
  public:
   explicit Lettered(const std::string& name) {
-    for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels + name))
+    for (const auto& entry : std::filesystem::directory_iterator(kWritingModels + name))
       std::filesystem::copy_file(entry.path(), folder_ / entry.path().filename().string());
     json vocabulary;
     for (size_t i = 0; i < kLetters.size(); ++i) vocabulary[std::string(1, kLetters[i])] = i;

@@ -113,6 +113,17 @@ def test_greedy_texts_are_those_of_transformers(name, tmp_path):
     assert tokens == wanted
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_caches_of_16_bits_take_half_the_memory_and_round_as_they_do_in_transformers(dtype):
+    ids, wanted = ids_of("llama3"), np.load(MODELS / "llama3/logits.npy")
+    usual = json.loads((MODELS / "rounded_caches.json").read_text())["llama3"][dtype]
+    loaded, whole = llm.load(MODELS / "llama3", cache=dtype), llm.load(MODELS / "llama3")
+    assert usual / 1.5 < np.abs(loaded.logits(ids) - wanted).max() < usual * 1.5
+    narrow, wide = loaded.sequence(), whole.sequence()
+    narrow.logits(ids), wide.logits(ids)
+    assert 2 * narrow.memory_bytes == wide.memory_bytes
+
+
 def test_a_sequence_goes_back_and_its_copy_goes_on_by_itself():
     loaded, ids = llm.load(MODELS / "llama3", chunk=16), ids_of("llama3")
     wanted = np.load(MODELS / "llama3/logits.npy")
@@ -379,6 +390,7 @@ def test_a_number_of_threads_changes_nothing():
     (lambda: llm.load(MODELS / "gpt2", context=-1), "invalid_argument", "a context of -1"),
     (lambda: llm.load(MODELS / "gpt2", context=10**6), "invalid_argument", "the model's table has 256 positions"),
     (lambda: llm.load(MODELS / "gpt2", chunk=-1), "invalid_argument", "a chunk of -1"),
+    (lambda: llm.load(MODELS / "gpt2", cache="i8"), "unsupported", "caches of i8"),
     (lambda: llm.load(MODELS / "gpt2", access="borrowed"), "invalid_argument", "access is 'borrowed'; it is one of mapped, copied"),
     (lambda: llm.load(MODELS / "gpt2").tokenizer, "not_found", "tokenizer"),
     (lambda: llm.load(MODELS / "gpt2").generate("a"), "not_found", "tokenizer")])

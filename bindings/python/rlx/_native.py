@@ -126,7 +126,8 @@ class EncoderOptions(Structure):
 
 
 class LanguageModelOptions(Structure):
-    _fields_ = [("struct_size", c_size_t), ("threads", c_int), ("copied", c_int), ("context", c_int64), ("chunk", c_int64)]
+    _fields_ = [("struct_size", c_size_t), ("threads", c_int), ("copied", c_int), ("context", c_int64), ("chunk", c_int64),
+                ("cache", c_char_p)]
 
 
 class Buffer(Structure):

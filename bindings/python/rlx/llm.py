@@ -59,12 +59,13 @@ class Config:
     promised_context: int
 
 
-def load(path, device=None, threads=None, context=0, *, chunk=0, access="mapped", **options):
+def load(path, device=None, threads=None, context=0, *, chunk=0, cache="f32", access="mapped", **options):
     """The `LanguageModel` of a folder with config.json and safetensors, or of a .gguf file.
 
     device, threads  as of an `rlx.Session`
     context          the most tokens of a sequence; 0: what the model promises
     chunk            tokens that run at once while a longer text is read; 0: 512. Memory grows with it, not with the text
+    cache            of keys and values: "f32", or "f16" or "bf16", which take half the memory and round them
     access           "mapped": weights are read from the file's own pages, so nobody may write it meanwhile; "copied"
     options          those of `rlx.Session.compile`
 
@@ -74,7 +75,7 @@ def load(path, device=None, threads=None, context=0, *, chunk=0, access="mapped"
     if access not in _PLACES:
         raise Error(at_user_line(f"access is {access!r}; it is one of {', '.join(_PLACES)}"))
     settings = LanguageModelOptions(ctypes.sizeof(LanguageModelOptions), _graph.default_threads() if threads is None else threads,
-                                    int(access == "copied"), context, chunk)
+                                    int(access == "copied"), context, chunk, str(cache).encode())
     handle = c_void_p()
     check(lib.rlx_language_model_load, os.fspath(path).encode(), str(device or "").encode(), byref(settings),
           byref(_graph.compile_options(**options)), byref(handle))

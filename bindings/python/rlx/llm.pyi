@@ -39,6 +39,7 @@ def load(
     context: int = ...,
     *,
     chunk: int = ...,
+    cache: Literal["f32", "f16", "bf16"] = ...,
     access: Literal["mapped", "copied"] = ...,
     strict: bool = ...,
     accuracy: Literal["f32", "exact", "row_relative"] = ...,
