@@ -284,6 +284,9 @@ void refuse_other_windows(const LanguageModelConfig& c, const Keys& k) {
       k.size("sliding_window", 1, kMostContext) < c.context)
     fail(ErrorCode::unsupported, k.name("sliding_window"), " is ", k.find("sliding_window")->shown(), ", but ",
          c.architecture, " has no windows");
+  if (k.has("attention_chunk_size"))
+    fail(ErrorCode::unsupported, k.name("attention_chunk_size"), " is ", k.find("attention_chunk_size")->shown(),
+         ", but ", c.architecture, " has no chunks");
   const JsonTree* types = k.find("layer_types");
   if (!types || c.windowed.empty()) return;
   if (!types->is_array()) fail(ErrorCode::parse, k.name("layer_types"), " is ", types->shown(), ", not a list");
