@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds language models to the package `transformers`: small models of random weights, logits of 64 texts each.
 
-    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed | --keys] [--keep DIR]
+    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed | --keys | --odd N] [--keep DIR]
 
 Each model is saved as a folder and read by `rlx logits` three ways: each text at once, token by token through the cache, and in
 chunks of 7. Of each, the logits must be within 1e-4 of transformers' in f32, and the most likely token the same at every
@@ -16,6 +16,8 @@ kind, and the logits held to those of the same numbers as floats, as gguf-py dec
 blocks without rounding what they are multiplied with.
 
 With --keys instead, keys of GGUF files are changed, and the logits held to llama.cpp's own of the same file.
+
+With --odd instead, N configurations have some keys by chance; each has transformers' logits or is refused.
 
 Needs torch, transformers, safetensors, numpy, gguf. tests/golden/generate/language_models.py keeps smaller models of the same kinds.
 """
@@ -292,6 +294,61 @@ def by_llama(path, texts):
 PACKED = ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k")
 
 
+FACTORS = {"short_factor": [1.0 + 0.1 * i for i in range(6)], "long_factor": [1.0 + 0.9 * i for i in range(6)]}
+ODD_ROPES = [
+    None, {}, {"rope_type": "default"}, {"rope_type": "linear", "factor": 3.0}, {"type": "linear", "factor": 3.0}, {"factor": 2.0},
+    {"rope_type": "default", "factor": 4.0, "rope_theta": 777.0}, {"rope_type": "yarn", "factor": 4.0},
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 500.0},
+    {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 0.5, "truncate": False}, LLAMA3, {"rope_type": "dynamic", "factor": 2.0},
+    {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}, {"rope_type": "default", "partial_rotary_factor": 0.5},
+    {"rope_type": "longrope", **FACTORS}, {"type": "su", **FACTORS, "original_max_position_embeddings": 40},
+    {"rope_type": "longrope", "factor": 4.0, **FACTORS, "original_max_position_embeddings": 40},
+    {"full_attention": {"rope_type": "linear", "factor": 3.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 777.0}},
+]  # fmt: skip
+ODD_KEYS = {
+    "rope_parameters": ODD_ROPES, "rope_scaling": ODD_ROPES, "rope_theta": [5e4, 300.0], "rope_local_base_freq": [444.0], "partial_rotary_factor": [0.5, 1.0],
+    "original_max_position_embeddings": [32, 64], "max_position_embeddings": [64, 512], "sliding_window": [None, 5, 17, 1000],
+    "use_sliding_window": [True, False], "max_window_layers": [0, 1, 5], "sliding_window_pattern": [1, 2, 3],
+    "layer_types": [None, ["full_attention"] * 3, ["sliding_attention"] * 3, ["sliding_attention", "full_attention", "full_attention"]],
+    "hidden_act": ["gelu", "silu", "relu"], "hidden_activation": ["gelu", "silu", None], "num_key_value_heads": [None, 2], "head_dim": [None, 12, 16],
+    "norm_topk_prob": [True, False], "num_local_experts": [6, 4], "use_bidirectional_attention": [True, False, None], "is_causal": [False, True],
+    "attn_logit_softcapping": [None, 5.0], "final_logit_softcapping": [None, 5.0], "query_pre_attn_scalar": [9, 16], "rms_norm_eps": [1e-3],
+    "scale_attn_weights": [False], "reorder_and_upcast_attn": [True], "scale_attn_by_inverse_layer_idx": [True, False], "num_attention_heads": [4],
+    "is_encoder_decoder": [True], "is_decoder": [True], "pretraining_tp": [2], "attention_dropout": [0.5], "chunk_size_feed_forward": [2],
+    "per_layer_config": [None, {"1": {"sliding_window": 3}}], "pad_token_id": [5], "activation_function": ["relu"], "output_router_logits": [True],
+}  # fmt: skip
+
+
+def judge_odd(rlx, folder, count):
+    """Configurations with some keys put in by chance: the logits are transformers', or a message refuses them."""
+    random, wrong, told = np.random.default_rng(11), 0, {}
+    known = {}
+    for name in ("llama", "mistral_window", "qwen2_window", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "phi3_longrope", "gpt2", "qwen3_moe"):
+        made(name, **({} if name == "gpt2" else {"num_hidden_layers": 3})).save_pretrained(folder / name)
+        known[name] = json.loads((folder / name / "config.json").read_text())
+    text = random.integers(0, 131, 60).tolist()
+    for _ in range(count):
+        name = random.choice(list(known))
+        keys = [*random.choice(list(ODD_KEYS)[:7], random.integers(0, 4), False), *random.choice(list(ODD_KEYS), random.integers(0, 3), False)]
+        change = {str(key): ODD_KEYS[key][random.integers(len(ODD_KEYS[key]))] for key in keys}
+        (folder / name / "config.json").write_text(json.dumps(known[name]))
+        try:
+            wanted = reference(as_in_file(folder / name, change), [text], False)
+        except Exception:  # whatever it fails with: such a file has no logits
+            wanted = None
+        try:
+            got = logits(rlx, folder / name, [text], 512, folder, "--context", "200")
+        except RuntimeError:
+            got = None
+        kind = "refused" if got is None else "of files that transformers fails for" if wanted is None else "equal"
+        if got is not None and wanted is not None and not np.abs(got - wanted).max() < TOLERANCE: kind = "WRONG"
+        if kind == "WRONG": print(f"{name} with {json.dumps(change)}: WRONG, worst {np.abs(got - wanted).max():.2e}")
+        wrong += kind == "WRONG"
+        told[kind] = told.get(kind, 0) + 1
+    print(told)
+    return wrong
+
+
 def judge_packed(rlx, llama, folder):
     import gguf
 
@@ -334,6 +391,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--keys", action="store_true")
+    parser.add_argument("--odd", type=int)
     parser.add_argument("--texts", type=int, default=64)
     args = parser.parse_args()
     rlx = args.rlx.resolve()
@@ -341,7 +399,8 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         if args.packed: wrong = judge_packed(rlx, args.llama.resolve(), pathlib.Path(temporary))
         if args.keys: wrong = judge_keys(rlx, args.llama.resolve(), pathlib.Path(temporary), args.texts)
-        for name in [] if args.packed or args.keys else args.only or MODELS:
+        if args.odd: wrong = judge_odd(rlx, pathlib.Path(temporary), args.odd)
+        for name in [] if args.packed or args.keys or args.odd else args.only or MODELS:
             stretched = MODELS[name][1].get("stretched", False)
             model = made(name)
             folder = (args.keep or pathlib.Path(temporary)) / name

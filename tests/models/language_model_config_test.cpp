@@ -129,6 +129,11 @@ TEST_CASE("the original context is the model's key, and 4096 for Phi-3") {
             .rope.original_context == 48);
   CHECK(says(refusal("phi3_longrope", {{"rope_parameters", kLinear}}), "there are default, longrope for phi3"));
   CHECK(read("qwen3_yarn", {{"rope_parameters", kYarn}}).rope.original_context == 256);  // max_position_embeddings
+  json su = kLong;
+  su["rope_type"] = "su";
+  CHECK(read("phi3_longrope", {{"rope_parameters", su}}).rope.scaling == RopeScaling::longrope);
+  CHECK(
+      says(refusal("qwen2", {{"rope_parameters", su}}), "'rope_type' in config.json is 'su'; there are default, lin"));
   json yarn = kYarn;
   yarn["original_max_position_embeddings"] = 64;
   CHECK(read("qwen3_yarn", {{"rope_parameters", yarn}}).rope.original_context == 64);
@@ -148,6 +153,7 @@ TEST_CASE("keys that change numbers and are not built are refused by name, unles
        {{"use_bidirectional_attention", true}},
        "'use_bidirectional_attention' in config.json is"},
       {"gemma3", {{"use_bidirectional_attention", true}}, "'use_bidirectional_attention' in config.json is true"},
+      {"qwen3_moe", {{"is_causal", false}}, "'is_causal' in config.json is false: that is an encoder"},
       {"llama3", {{"is_encoder_decoder", true}}, "'is_encoder_decoder' in config.json is true"},
       {"llama3",
        {{"per_layer_config", {{"0", {{"sliding_window", 4}}}}}},
@@ -177,7 +183,10 @@ TEST_CASE("keys that change numbers and are not built are refused by name, unles
     CHECK(says(refusal(row.model, row.change), row.message));
   }
   read("gemma3", {{"use_bidirectional_attention", nullptr}});
-  read("llama3", {{"is_encoder_decoder", false}, {"per_layer_config", json::object()}, {"sliding_window", 4096}});
+  read("llama3", {{"is_causal", true},
+                  {"is_encoder_decoder", false},
+                  {"per_layer_config", json::object()},
+                  {"sliding_window", 4096}});
   read("llama3", {{"layer_types", {"full_attention", "full_attention"}}, {"architectures", nullptr}});
   read("gpt2", {{"num_attention_heads", 2}});
   // Phi-3's own files name the class that transformers has by now.

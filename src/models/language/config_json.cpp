@@ -239,11 +239,12 @@ constexpr std::string_view kWithPictures = "Gemma3ForConditionalGeneration";
 struct NotBuilt {
   std::string_view architectures;  ///< with a space around each; empty: of all
   std::string_view key;
-  enum class Neutral { is_false, is_empty } neutral;
+  enum class Neutral { is_false, is_true, is_empty } neutral;
   std::string_view meaning;
 };
 constexpr NotBuilt kNotBuilt[] = {
     {"", "is_encoder_decoder", NotBuilt::Neutral::is_false, "decoders stand alone here"},
+    {"", "is_causal", NotBuilt::Neutral::is_true, "that is an encoder"},
     {"", "per_layer_config", NotBuilt::Neutral::is_empty, "layers are alike here"},
     {" gemma gemma2 gemma3_text ", "use_bidirectional_attention", NotBuilt::Neutral::is_false, "that is an encoder"},
     {" gpt2 ", "scale_attn_by_inverse_layer_idx", NotBuilt::Neutral::is_false, "this builds GPT-2 without it"},
@@ -254,9 +255,9 @@ void refuse_not_built(const std::string& architecture, const Keys& k) {
     const JsonTree* found = k.find(row.key);
     if (!found || !(row.architectures.empty() || row.architectures.find(" " + architecture + " ") != std::string::npos))
       continue;
-    const bool is_neutral = row.neutral == NotBuilt::Neutral::is_false
-                                ? !k.flag_or(row.key, false)
-                                : (found->is_object() || found->is_array()) && found->elements().empty();
+    const bool is_neutral = row.neutral == NotBuilt::Neutral::is_empty
+                                ? (found->is_object() || found->is_array()) && found->elements().empty()
+                                : k.flag_or(row.key, false) == (row.neutral == NotBuilt::Neutral::is_true);
     if (!is_neutral) fail(ErrorCode::unsupported, k.name(row.key), " is ", found->shown(), ": ", row.meaning);
   }
 }
@@ -283,6 +284,9 @@ void refuse_other_windows(const LanguageModelConfig& c, const Keys& k) {
       k.size("sliding_window", 1, kMostContext) < c.context)
     fail(ErrorCode::unsupported, k.name("sliding_window"), " is ", k.find("sliding_window")->shown(), ", but ",
          c.architecture, " has no windows");
+  if (k.has("attention_chunk_size"))
+    fail(ErrorCode::unsupported, k.name("attention_chunk_size"), " is ", k.find("attention_chunk_size")->shown(),
+         ", but ", c.architecture, " has no chunks");
   const JsonTree* types = k.find("layer_types");
   if (!types || c.windowed.empty()) return;
   if (!types->is_array()) fail(ErrorCode::parse, k.name("layer_types"), " is ", types->shown(), ", not a list");

@@ -17,7 +17,7 @@ enum class Reading { shared, phi, each_kind };
 
 RopeScaling scaling_named(const std::string& name, Reading reading) {
   const bool is_phi = reading == Reading::phi;
-  if (name == "su" || (is_phi && name == "yarn")) return RopeScaling::longrope;  // as older Phi-3 files call it
+  if (is_phi && (name == "su" || name == "yarn")) return RopeScaling::longrope;  // as older Phi-3 files call it
   const auto& names = names_of(RopeScaling{});
   for (size_t i = 0; i < names.size(); ++i)
     if (names[i] == name && (!is_phi || name == "default" || name == "longrope")) return static_cast<RopeScaling>(i);
