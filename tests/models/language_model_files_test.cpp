@@ -115,9 +115,9 @@ TEST_CASE("a configuration that no decoder has is refused, with its key and valu
       {"3", "config.json is 3, not an object"},
       {"{\"model_type\": \"llama\",\n  \"hidden_size\" 16}", "parse error at line 2, column 18"},
       {"\xff", "parse error at line 1, column 1"}};
-  for (const auto& [text, message] : no_objects) {
-    CAPTURE(text);
-    CHECK(contains(message_of([&] { LanguageModelConfig::from_json(text); }), message));
+  for (const auto& row : no_objects) {
+    CAPTURE(row.first);
+    CHECK(contains(message_of([&] { LanguageModelConfig::from_json(row.first); }), row.second));
   }
 }
 

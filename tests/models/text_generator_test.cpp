@@ -69,7 +69,9 @@ std::string letters_of(std::span<const int32_t> ids) {
 TEST_CASE("greedy texts are those of transformers") {
   const json golden = json::parse(std::ifstream("tests/golden/generation/greedy.json"));
   CHECK(golden.size() == 11);
-  for (const auto& [name, each] : golden.items()) {
+  for (const auto& item : golden.items()) {
+    const std::string& name = item.key();
+    const json& each = item.value();
     CAPTURE(name);
     const auto prompt = each["prompt"].get<std::vector<int32_t>>(), wanted = each["tokens"].get<std::vector<int32_t>>();
     TextGenerator generator(Lettered(name).load(), {.sampling = {.temperature = 0}, .max_tokens = 40});

@@ -108,7 +108,7 @@ RopeConfig rope_from(const Keys& model, const Keys& p, const LanguageModelConfig
 }
 
 const JsonTree& object_or_nothing(const Keys& k, const char* key) {
-  static const JsonTree nothing;
+  static const JsonTree nothing = {};
   return k.has(key) ? k.object(key) : nothing;
 }
 
