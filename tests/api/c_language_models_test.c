@@ -396,7 +396,8 @@ static void what_means_nothing_is_refused(void) {
   options.chunk = 0, options.cache = "f64";
   FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_UNSUPPORTED, "caches of f64");
   options.cache = "f17";
-  FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_INVALID_ARGUMENT, "f17");
+  FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_PARSE_ERROR,
+        "there is no dtype 'f17'");
   options.cache = "bf16";
   OK(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error));
   rlx_language_model_free(model);
