@@ -385,14 +385,14 @@ def judge_packed(rlx, llama, folder):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("rlx", type=pathlib.Path)
-    parser.add_argument("--only", action="append")
-    parser.add_argument("--llama", type=pathlib.Path)
-    parser.add_argument("--keep", type=pathlib.Path)
-    parser.add_argument("--packed", action="store_true")
-    parser.add_argument("--keys", action="store_true")
-    parser.add_argument("--odd", type=int)
-    parser.add_argument("--texts", type=int, default=64)
+    parser.add_argument("rlx", type=pathlib.Path, help="the program")
+    parser.add_argument("--only", action="append", help="this model alone; may be given several times")
+    parser.add_argument("--llama", type=pathlib.Path, help="folder of llama.cpp's sources: GGUF files by its converter, too")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder in which the models stay")
+    parser.add_argument("--packed", action="store_true", help="weights in blocks beside the same weights in floats (with --llama)")
+    parser.add_argument("--keys", action="store_true", help="GGUF files with changed keys beside llama.cpp itself")
+    parser.add_argument("--odd", type=int, help="so many configurations with keys by chance: equal or refused")
+    parser.add_argument("--texts", type=int, default=64, help="texts for each model (default 64)")
     args = parser.parse_args()
     rlx = args.rlx.resolve()
     wrong = 0
