@@ -2,6 +2,7 @@
 are is told in scripts/judge_language_models.py, which holds larger ones to more texts.
 
 usage: language_models.py LLAMA_CPP    (a folder of llama.cpp's sources, whose converter makes the GGUF files)
+       then language_model_caches.py and generation.py, whose expectations are of these models
 
 Each folder has a model, `ids.json` (one text) and `logits.npy` (f32 [tokens, vocabulary], of the text read at once). A .gguf beside it is
 the same model. Seeds are those of the judge; PyTorch draws the same numbers on every machine.
