@@ -1,4 +1,4 @@
-// The options of every program that loads a language model.
+// The options that programs with a language model share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,18 +12,19 @@
 
 namespace rlx::tools {
 
-/// What `--cache` may be.
+/// Names and dtypes that `--cache` accepts.
 inline const std::vector<std::pair<std::string, DType>> kCacheTypes = {{"f32", f32}, {"f16", f16}, {"bf16", bf16}};
 
+/// The parser writes into the members, so that the object must stay where it is until arguments are parsed.
 struct LanguageModelOptions {
   /// Adds --model, --context, --cache, --threads and --device.
   explicit LanguageModelOptions(CLI::App& app);
-  /// With a bar while weights are bound.
+  /// Loads the model and shows a progress bar meanwhile.
   LanguageModel load(int64_t chunk = LanguageModel::Options().chunk) const;
 
   std::string model, device = default_device();
-  int64_t context = 0;
-  int threads = 0;
+  int64_t context = 0;  ///< 0: as LanguageModel::Options::context
+  int threads = 0;      ///< 0: as many as the process may use
   DType cache = f32;
 };
 

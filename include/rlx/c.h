@@ -643,14 +643,14 @@ typedef struct rlx_generator rlx_generator;           /* freed by rlx_generator_
 typedef struct rlx_language_model_options {
   size_t struct_size; /* sizeof(rlx_language_model_options) */
   int threads;        /* 0: as of a session */
-  int copied;         /* weights are copied into memory; 0: mapped, so that nobody may write the files meanwhile */
-  int64_t context;    /* the most tokens of a sequence; 0: what the model promises */
-  int64_t chunk;      /* tokens that run at once while a longer text is read; 0: 512 */
-  const char* cache;  /* of keys and values: "f32", "f16" or "bf16"; NULL: f32 */
+  int copied;      /* weights are copied into memory; 0: mapped: no process may write or shorten the files meanwhile */
+  int64_t context; /* the most tokens of a sequence; 0: what the model promises */
+  int64_t chunk;   /* tokens that run at once while a longer text is read; 0: 512 */
+  const char* cache; /* of keys and values: "f32", "f16" or "bf16"; NULL: f32 */
 } rlx_language_model_options;
 /* A decoder of text from a folder with config.json and safetensors, or from a .gguf file. `device` as of
-   rlx_session_create; both options may be NULL. Its functions may be called from several threads at once, each with
-   sequences, samplers and generators of its own, which outlive it. */
+   rlx_session_create; `options` and `compile` may be NULL. Functions of a model may be called from several threads at
+   once; a sequence, a sampler and a generator belong to one thread at a time, and go on when the model was freed. */
 rlx_status rlx_language_model_load(const char* path, const char* device, const rlx_language_model_options* options,
                                    const rlx_compile_options* compile, rlx_language_model** language_model,
                                    rlx_error** error);
@@ -659,23 +659,25 @@ rlx_status rlx_language_model_load(const char* path, const char* device, const r
    "context": the most tokens of a sequence, "bos_id": or null, "stop_ids": [], "advice": {"temperature", "top_k",
    "top_p", "min_p", "repetition_penalty"}, each a number, or null where the files say nothing}. */
 rlx_status rlx_language_model_describe(const rlx_language_model* language_model, char** json, rlx_error** error);
-/* "llama", "qwen3"; belongs to the model. */
+/* For instance "llama" or "qwen3"; belongs to the model. */
 const char* rlx_language_model_architecture(const rlx_language_model* language_model);
-/* The number of tokens that logits are of, and the most tokens of a sequence. */
+/* The number of tokens in the vocabulary, which is the length of a row of logits; and the most tokens of a sequence. */
 int64_t rlx_language_model_vocabulary(const rlx_language_model* language_model);
 int64_t rlx_language_model_context(const rlx_language_model* language_model);
-/* The token with which a text begins that has no tokens; -1 if there is none, or for NULL. */
+/* The token with which to begin a text that has no others; -1 if there is none, or for NULL. */
 int32_t rlx_language_model_bos_id(const rlx_language_model* language_model);
 /* Tokens of which each ends an answer: *count of them (if it is not NULL), which belong to the model. */
 const int32_t* rlx_language_model_stop_ids(const rlx_language_model* language_model, size_t* count);
-/* Its tokenizer and its chat template, as new handles. RLX_NOT_FOUND if the files have none. */
+/* Its tokenizer and its chat template, as new handles. RLX_NOT_FOUND if the files have none; RLX_UNSUPPORTED for a
+   tokenizer of a kind that is not built here. */
 rlx_status rlx_language_model_tokenizer(const rlx_language_model* language_model, rlx_tokenizer** tokenizer,
                                         rlx_error** error);
 rlx_status rlx_language_model_chat_template(const rlx_language_model* language_model, rlx_chat_template** chat_template,
                                             rlx_error** error);
-/* The tokens of a prompt of UTF-8: a new tensor, i32[n]. `kind` is 0 for text, which gets the tokenizer's special
-   tokens; 1 for plain text, which gets none, and in which the text of a special token is text like any other; 2 for
-   what a chat template gave, which has them. A text of no tokens gives the token with which a text begins. */
+/* The tokens of a prompt of UTF-8: a new tensor, i32[n]. `kind` is 0 for text, to which the tokenizer adds its
+   special tokens; 1 for plain text, which gets none, and in which the text of a special token is text like any other; 2
+   for what a chat template gave: none are added, and those in it are recognized, as in kind 0. If there are no tokens,
+   that of rlx_language_model_bos_id stands alone. Fails without a tokenizer. */
 rlx_status rlx_language_model_prompt(const rlx_language_model* language_model, const char* text, size_t size, int kind,
                                      rlx_tensor** tensor, rlx_error** error);
 /* The logits of what follows each of the tokens, at least one: a new tensor, f32[count, vocabulary]. */
@@ -708,32 +710,34 @@ void rlx_sequence_free(rlx_sequence* sequence);
    left out: {temperature = 1, top_k = 0, top_p = 1, min_p = 0, typical_p = 1, repetition_penalty = 1, presence_penalty
    = 0, frequency_penalty = 0, biased_ids = [5, 7], biases = [-1.5, 2], seed = 0}. */
 rlx_status rlx_sampler_new(const char* settings, rlx_sampler** sampler, rlx_error** error);
-/* Tokens that the model was given: repetition_penalty counts them. */
+/* Tokens that the model was given: repetition_penalty counts them, the other penalties do not. */
 rlx_status rlx_sampler_see(rlx_sampler* sampler, const int32_t* ids, size_t count, rlx_error** error);
 /* Draws a token from `count` logits, and remembers it. Fails for NaN, for +inf, and if all are -inf. */
 rlx_status rlx_sampler_sample(rlx_sampler* sampler, const float* logits, size_t count, int32_t* id, rlx_error** error);
-/* What would be drawn from now, the likeliest first: `made` ids and probabilities (if it is not NULL), of which the
-   first `room` are stored. Nothing is drawn. */
+/* What would be drawn from now, the likeliest first: the first `room` ids and probabilities are stored, and *made (if
+   `made` is not NULL) says how many there are. Nothing is drawn. */
 rlx_status rlx_sampler_chances(rlx_sampler* sampler, const float* logits, size_t count, int32_t* ids,
                                double* probabilities, size_t room, size_t* made, rlx_error** error);
-/* As it was made. */
+/* It is again as rlx_sampler_new made it. */
 rlx_status rlx_sampler_reset(rlx_sampler* sampler, rlx_error** error);
 void rlx_sampler_free(rlx_sampler* sampler);
 
-/* The loop that writes a text: rlx/generation.h. `settings` as of rlx_sampler_new, and {max_tokens = 512, stop =
-   ["\n\n"]}; what is left out is as the model's files advise. NULL is {}. */
+/* The loop that writes a text: rlx/generation.h. `settings` has the keys of rlx_sampler_new, max_tokens (512 if left
+   out) and stop = ["\n\n"], texts before which it ends. A key of the sampler that is left out is as the model's files
+   advise, and only then as there. NULL is {}. */
 rlx_status rlx_generator_new(const rlx_language_model* language_model, const char* settings, rlx_generator** generator,
                              rlx_error** error);
-/* Reads the tokens of a prompt, at least one. What begins as it was read and written before is not read again. */
+/* Reads the tokens of a prompt, at least one; those in front that the last text has too are not read again. If they
+   leave no room in the context or are not in the vocabulary, it fails, and the text that was begun before goes on. */
 rlx_status rlx_generator_begin(rlx_generator* generator, const int32_t* ids, size_t count, rlx_error** error);
 /* What comes next of the text, valid UTF-8 to be freed by rlx_text_free: never "", and NULL once the text has ended.
- *size (if `size` is not NULL) is its bytes, without the NUL behind it: a model may write one of its own. */
+ *size (if `size` is not NULL) is its bytes, without the NUL behind it: the text itself may have such bytes. */
 rlx_status rlx_generator_next(rlx_generator* generator, char** text, size_t* size, rlx_error** error);
-/* {"tokens": [], "finish": "end", "stop", "length", "context", or null, "read_tokens"} as JSON, to be freed by
-   rlx_text_free: what was drawn since rlx_generator_begin, what ended it, and how many tokens of the prompt were read.
- */
+/* {"tokens": [], "finish": null, "read_tokens": 0} as JSON, to be freed by rlx_text_free: all that was drawn since
+   rlx_generator_begin; what ended the text, "end", "stop", "length" or "context"; how many of the prompt's tokens were
+   read. */
 rlx_status rlx_generator_describe(const rlx_generator* generator, char** json, rlx_error** error);
-/* Forgets what was seen and drawn; the random numbers begin anew. */
+/* Resets the sampler alone: penalties forget all tokens, and the random numbers begin anew. */
 rlx_status rlx_generator_reset(rlx_generator* generator, rlx_error** error);
 void rlx_generator_free(rlx_generator* generator);
 

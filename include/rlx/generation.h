@@ -28,40 +28,42 @@ enum class PromptKind {
 };
 constexpr std::array<std::string_view, 3> names_of(PromptKind) { return {"text", "plain", "templated"}; }
 
-/// The tokens of a prompt, without padding and truncation; of a text of no tokens, the one with which a text begins.
-/// Fails if the model has none, or no tokenizer.
+/// The tokens of a prompt, without padding and truncation. If there are none, the token with which texts begin
+/// (LanguageModel::bos_id) stands alone, and it is an error if the model has no such token. Fails without a tokenizer.
 std::vector<int32_t> prompt_tokens(const LanguageModel& model, std::string_view text,
                                    PromptKind kind = PromptKind::text);
 
-/// Goes on with texts, one at a time: their tokens and what the model keeps of them. Belongs to one thread at a time.
+/// Writes texts, one at a time, and keeps the tokens of the last one with their caches, so that a prompt that begins
+/// with them is not read again from its start. Belongs to one thread at a time.
 class TextGenerator {
  public:
   struct Options {
+    /// advised_sampling() has what the model's files advise, which is not looked at here.
     SamplerOptions sampling = {};
-    std::vector<std::string> stops = {};  ///< each of them ends the text before itself
+    std::vector<std::string> stops = {};  ///< the text ends just before the first of these
     int64_t max_tokens = 512;             ///< of one text, at least 1
   };
   /// What ended a text: the model's token for it, a stop string, max_tokens, or the context, which is full.
   enum class Finish { end, stop, length, context };
 
-  /// Fails for options that mean nothing: those of a Sampler, an empty stop string, max_tokens below 1.
+  /// Fails for invalid options: those of a Sampler, an empty stop string, max_tokens below 1.
   TextGenerator(LanguageModel model, Options options);
 
-  /// Reads tokens, at least one, with which next() goes on. Those that begin what was read and written before are not
-  /// read again. Fails if they leave no room in the context, or are not in the vocabulary: then the text that was begun
-  /// before goes on.
+  /// Reads tokens, at least one, behind which next() writes. Those in front that the caches hold already are not read
+  /// again, but for the last token, whose logits are wanted. Fails if they leave no room in the context, or are not in
+  /// the vocabulary: then the text that was begun before goes on.
   void begin(std::span<const int32_t> tokens);
   /// What comes next of the text, valid UTF-8 and never empty, and nothing of a stop string; nullopt once it has ended
-  /// or if none was begun. After an error, it may be called again.
+  /// or if none was begun. After an error it may be called again, and goes on where it failed.
   std::optional<std::string> next();
 
-  /// What was drawn since begin(): the tokens of the text, and the one that ended it, if it was a token.
+  /// All tokens drawn since begin(), with the one that ended the text and those of a stop string.
   const std::vector<int32_t>& tokens() const { return tokens_; }
   /// What ended the text; nullopt until it has ended.
   std::optional<Finish> finish() const { return running_ ? std::nullopt : finish_; }
   /// How many of begin()'s tokens the model had to read.
   size_t read_tokens() const { return read_tokens_; }
-  /// Forgets what was seen and drawn, for the penalties; the random numbers begin anew.
+  /// Resets the sampler alone: penalties forget all tokens, and the random numbers begin anew.
   void reset() { sampler_.reset(); }
 
  private:
@@ -69,7 +71,7 @@ class TextGenerator {
   Options options_;
   Sampler sampler_;
   LanguageModel::Sequence sequence_;
-  std::vector<int32_t> held_;  // what the sequence has
+  std::vector<int32_t> held_;  // the tokens of sequence_, which cannot tell them
   StopStrings stops_;
   std::optional<DecodeStream> stream_;
   Tensor logits_;

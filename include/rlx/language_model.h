@@ -162,16 +162,19 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
 class LanguageModel {
  public:
   struct Options {
-    /// Caches stay in the device's memory: only tokens and logits cross, and the caches when they double.
+    /// Caches live in the device's memory: a step moves tokens and logits alone. When they double, they go through the
+    /// host once.
     Device device = Device::from_environment();
     int threads = 0;  ///< as SessionOptions::threads
     CompileOptions compile = CompileOptions::from_environment();
     /// The most tokens of a sequence; 0: what the model promises. Caches grow with what they hold, up to this.
     int64_t context = 0;
-    /// Of keys and values: f32, or f16 or bf16, which take half the memory, and round queries, keys, values and what
-    /// attention makes of them to 11 or 8 bits. f16 ends at 65504; a model with larger keys or values needs bf16.
+    /// Dtype of the caches of keys and values: f32, f16 or bf16. The latter take half the memory and round queries,
+    /// keys, values and the result of attention to 11 bits (f16) or 8 (bf16). The largest f16 is 65504; a model with
+    /// larger keys or values needs bf16.
     DType cache = f32;
-    /// Tokens that run at once while a longer text is read: memory for activations grows with it, not with the text.
+    /// Tokens that run at once while a longer text is read, at least 1: memory for activations grows with it, not with
+    /// the text, but for the exception that follows.
     /// Where rotary angles depend on the length (longrope, dynamic), a text beyond the original context runs at once;
     /// with longrope, a sequence that comes to cross that length, forward or by `rewind`, is read again from its start.
     int64_t chunk = 512;
@@ -223,7 +226,8 @@ class LanguageModel {
 };
 
 /// A sequence of tokens and what the model keeps of it. A copy is independent; the caches are copied when one of the
-/// two is next continued. If a call fails, the sequence is as long as before.
+/// two is next continued. If a call fails, the sequence is as long as before; the next call may have to compute the
+/// caches again.
 class LanguageModel::Sequence {
  public:
   /// Appends tokens, at least one, and gives the logits of the token that follows: f32[vocabulary]. Fails for a token
@@ -251,10 +255,10 @@ class LanguageModel::Sequence {
   void reserve(int64_t total);
   std::shared_ptr<const State> model_;
   std::shared_ptr<GraphState> caches_;  // keys and values of each layer; copies of the sequence may share it
-  std::vector<int32_t> tokens_;         // the first `position_` count
+  std::vector<int32_t> tokens_;         // only the first `position_` are valid
   int64_t position_ = 0, capacity_ = 0;
   bool was_long_ = false;  // whether the caches are those of a text beyond longrope's original context
-  bool is_stale_ = false;  // whether they must be computed again, because doing so failed halfway
+  bool is_stale_ = false;  // whether they must be computed again, because a run failed halfway
 };
 
 }  // namespace rlx

@@ -170,10 +170,12 @@ class CompiledGraph {
   /// The state that GraphState::save wrote. Fails, naming the tensor, unless the file has just the tensors of a state
   /// of this graph.
   GraphState load_state(const std::string& path) const;
-  /// A state with the values of `from`, which fits this graph, but other extents: caches that grow. `extents` are
+  /// A copy of `from`, which has to fit this graph, with other extents: caches that grow, or shrink. `extents` are
   /// numbers for the symbols in the types of the state's tensors. An element has the value that `from` has at the same
-  /// indices, and is zero where `from` has none. Waits for the runs with `from`; fails if it is torn, for a symbol
-  /// without a number, and as unsupported where a tensor with elements of less than a byte would change its size.
+  /// indices, and is zero where `from` has none; on a device with memory of its own the elements go through the host.
+  /// Waits for the runs with `from`. Fails if `from` is torn (a run left it half updated), for a symbol without a
+  /// number or one that the state has not, and as unsupported where a tensor of elements smaller than a byte would
+  /// change.
   GraphState resized_state(const GraphState& from, const Bindings& extents) const;
   /// Runs with a state, and leaves the new values in it. `inputs` are those that are not in the state, by name and in
   /// any order; the results are the outputs that are not in it, in the order of the graph. Fails, naming what does not

@@ -86,13 +86,13 @@ void fill_llama(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 0, false);
   c.query_key_value_bias = c.attention_output_bias = k.flag_or("attention_bias", false);
   c.feed_forward_bias = k.flag_or("mlp_bias", false);
-  fill_rope(c, k);
+  fill_shared_rope(c, k);
 }
 void fill_mistral(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 0, false, 1e-6, {.kv_heads = 8});
   fill_window(c, k, kUsualWindow);
   window_everywhere(c);
-  fill_rope(c, k);
+  fill_shared_rope(c, k);
 }
 void fill_qwen_window(LanguageModelConfig& c, const Keys& k) {
   if (k.flag_or("use_sliding_window", false)) fill_window(c, k, kUsualWindow);
@@ -103,14 +103,14 @@ void fill_qwen2(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 0, false, 1e-6, {.kv_heads = 32});
   c.query_key_value_bias = true;
   fill_qwen_window(c, k);
-  fill_rope(c, k);
+  fill_shared_rope(c, k);
 }
 void fill_qwen3(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 128, false, 1e-6, {.kv_heads = 32});
   c.query_key_value_bias = c.attention_output_bias = k.flag_or("attention_bias", false);
   c.query_key_norm = true;
   fill_qwen_window(c, k);
-  fill_rope(c, k);
+  fill_shared_rope(c, k);
 }
 void fill_qwen3_moe(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 0, false, 1e-6, {.kv_heads = 4});
@@ -134,7 +134,7 @@ void fill_qwen3_moe(LanguageModelConfig& c, const Keys& k) {
       c.sparse[layer.natural()] = false;
     }
   }
-  fill_rope(c, k);
+  fill_shared_rope(c, k);
 }
 void fill_gemma(LanguageModelConfig& c, const Keys& k, const UsualSizes& usual) {
   fill_common(c, k, 256, true, 1e-6, usual);
@@ -152,7 +152,7 @@ void fill_gemma1(LanguageModelConfig& c, const Keys& k) {
   if (k.has("hidden_activation") && other != c.activation)
     fail(ErrorCode::unsupported, k.name("hidden_activation"), " is ", k.find("hidden_activation")->shown(),
          ", and 'hidden_act', which counts for gemma, is another, '", shown_name(name), "'; leave one out");
-  fill_rope(c, k);
+  fill_shared_rope(c, k);
 }
 void fill_gemma2_blocks(LanguageModelConfig& c, const Keys& k, double default_scalar, const UsualSizes& usual) {
   fill_gemma(c, k, usual);
@@ -172,7 +172,7 @@ void fill_gemma2(LanguageModelConfig& c, const Keys& k) {
   c.attention_softcap = softcap("attn_logit_softcapping", 50);
   c.logits_softcap = softcap("final_logit_softcapping", 30);
   fill_layer_types(c, k, [](int64_t layer) { return layer % 2 == 0; });
-  fill_rope(c, k);
+  fill_shared_rope(c, k);
 }
 void fill_gemma3(LanguageModelConfig& c, const Keys& k) {
   fill_gemma2_blocks(c, k, 256, {.vocabulary = 262208, .heads = 8, .context = 131072, .kv_heads = 4});
@@ -183,14 +183,14 @@ void fill_gemma3(LanguageModelConfig& c, const Keys& k) {
   if (k.has("final_logit_softcapping")) c.logits_softcap = k.number("final_logit_softcapping", kTiny, kHuge);
   const int64_t pattern = k.size_or("sliding_window_pattern", 6, 1, kMostLayers);
   fill_layer_types(c, k, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
-  fill_ropes(c, k);
+  fill_gemma3_ropes(c, k);
 }
 void fill_phi3(LanguageModelConfig& c, const Keys& k) {
   fill_common(c, k, 0, false, 1e-5);
   c.fused_query_key_value = c.fused_gate_up = true;
   fill_window(c, k, 0);
   window_everywhere(c);
-  fill_rope(c, k);
+  fill_shared_rope(c, k);
 }
 void fill_gpt2(LanguageModelConfig& c, const Keys& k) {
   c.vocabulary = k.size("vocab_size", 1, kMostVocabulary);

@@ -1,4 +1,4 @@
-// The members of config.json, each checked as it is read; for config_json.cpp and what belongs to it.
+// The members of config.json, each checked as it is read. Users: config_json.cpp and config_json_rope.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,31 @@ namespace rlx::language::config_json {
 
 inline constexpr const char* kFile = "config.json";
 
-/// The members of an object, each checked as it is read. A null is no member, as in Python's dictionaries of options.
+/// The members of an object, each checked as it is read. A member that is null counts as absent.
 class Keys {
  public:
-  /// `within` stands before each key in messages. A key that `json` does not have is looked up in `under`, which has to
-  /// outlive this, as `json` has to.
-  explicit Keys(const JsonTree& json, std::string within = {}, const Keys* under = nullptr)
-      : json_(json), within_(std::move(within)), under_(under) {}
+  /// `prefix` stands before each key in messages ("rope_scaling."). A key that `json` lacks is looked up in `fallback`;
+  /// one that is null in `json` is not. Both have to outlive this.
+  explicit Keys(const JsonTree& json, std::string prefix = {}, const Keys* fallback = nullptr)
+      : json_(json), prefix_(std::move(prefix)), fallback_(fallback) {}
 
   const JsonTree* find(std::string_view key) const {
     const JsonTree* found = json_.find(key);
-    if (!found && under_) return under_->find(key);
+    if (!found && fallback_) return fallback_->find(key);
     return found && found->is_null() ? nullptr : found;
   }
   const JsonTree& json() const { return json_; }
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  /// There, and null: some keys then mean "none" and not their default.
+  /// Whether `json` itself has the key, with null: some keys then mean "none" and not their default.
   bool is_null(std::string_view key) const { return json_.find(key) && json_.find(key)->is_null(); }
   std::string name(std::string_view key) const {
-    if (under_ && !json_.find(key) && under_->has(key)) return under_->name(key);
-    return text_of("'", within_, key, "' in ", kFile);
+    if (fallback_ && !json_.find(key) && fallback_->has(key)) return fallback_->name(key);
+    return text_of("'", prefix_, key, "' in ", kFile);
   }
 
   int64_t size(std::string_view key, int64_t least, int64_t most) const {
     const JsonTree* found = find(key);
-    if (!found) fail(ErrorCode::parse, kFile, " has no '", within_, key, "'");
+    if (!found) fail(ErrorCode::parse, kFile, " has no '", prefix_, key, "'");
     return checked_size(key, *found, least, most);
   }
   int64_t size_or(std::string_view key, int64_t otherwise, int64_t least, int64_t most) const {
@@ -48,7 +48,7 @@ class Keys {
   }
   double number(std::string_view key, double least, double most) const {
     const JsonTree* found = find(key);
-    if (!found) fail(ErrorCode::parse, kFile, " has no '", within_, key, "'");
+    if (!found) fail(ErrorCode::parse, kFile, " has no '", prefix_, key, "'");
     return checked_number(name(key), *found, least, most);
   }
   double number_or(std::string_view key, double otherwise, double least, double most) const {
@@ -68,7 +68,7 @@ class Keys {
   }
   std::vector<double> numbers(std::string_view key, double least, double most) const {
     const JsonTree* found = find(key);
-    if (!found) fail(ErrorCode::parse, kFile, " has no '", within_, key, "'");
+    if (!found) fail(ErrorCode::parse, kFile, " has no '", prefix_, key, "'");
     if (!found->is_array()) fail(ErrorCode::parse, name(key), " is ", found->shown(), ", not a list of numbers");
     std::vector<double> all;
     for (const JsonTree& item : found->elements())
@@ -77,7 +77,7 @@ class Keys {
   }
   const JsonTree& object(std::string_view key) const {
     const JsonTree* found = find(key);
-    if (!found) fail(ErrorCode::parse, kFile, " has no '", within_, key, "'");
+    if (!found) fail(ErrorCode::parse, kFile, " has no '", prefix_, key, "'");
     if (!found->is_object()) fail(ErrorCode::parse, name(key), " is ", found->shown(), ", not an object");
     return *found;
   }
@@ -98,10 +98,11 @@ class Keys {
     return v;
   }
   const JsonTree& json_;
-  std::string within_;
-  const Keys* under_;
+  std::string prefix_;
+  const Keys* fallback_;
 };
 
+/// Bounds of numbers that have to be positive.
 inline constexpr double kTiny = 1e-30, kHuge = 1e30;
 
 }  // namespace rlx::language::config_json

@@ -114,14 +114,14 @@ const JsonTree& object_or_nothing(const Keys& k, const char* key) {
 
 }  // namespace
 
-void fill_rope(LanguageModelConfig& c, const Keys& k) {
+void fill_shared_rope(LanguageModelConfig& c, const Keys& k) {
   const double theta = k.number_or("rope_theta", 10000, 1 + 1e-9, kHuge);
   const char* key = object_or_nothing(k, "rope_scaling").elements().empty() ? "rope_parameters" : "rope_scaling";
   const Keys p(object_or_nothing(k, key), text_of(key, "."));
   c.rope = rope_from(k, p, c, theta, c.architecture == "phi3" ? Reading::phi : Reading::shared);
 }
 
-void fill_ropes(LanguageModelConfig& c, const Keys& k) {
+void fill_gemma3_ropes(LanguageModelConfig& c, const Keys& k) {
   const double theta = k.number_or("rope_theta", 1e6, 1 + 1e-9, kHuge);
   const double local = k.number_or("rope_local_base_freq", 1e4, 1 + 1e-9, kHuge);
   const Keys both(object_or_nothing(k, "rope_parameters"), "rope_parameters.");

@@ -5,10 +5,11 @@
 
 namespace rlx::language::config_json {
 
-/// One set of positions for all layers: `rope_scaling` and, where that is left out or empty, `rope_parameters`, beside
-/// `rope_theta` and others among the keys of the model.
-void fill_rope(LanguageModelConfig& c, const Keys& k);
-/// Gemma 3: one for layers that see everything, one for those with a window.
-void fill_ropes(LanguageModelConfig& c, const Keys& k);
+/// Fills `rope`, which all layers share. Reads `rope_scaling`, or `rope_parameters` if that is absent or empty;
+/// `rope_theta` and the like are read from the model's own keys as well.
+void fill_shared_rope(LanguageModelConfig& c, const Keys& k);
+/// Fills `rope`, of layers that see everything, and `local_rope`, of those with a window: members "full_attention"
+/// and "sliding_attention" of `rope_parameters`. Members of `rope_scaling` replace those of the first.
+void fill_gemma3_ropes(LanguageModelConfig& c, const Keys& k);
 
 }  // namespace rlx::language::config_json
