@@ -90,24 +90,4 @@ Value bert_encoder(ModelBuilder& b, Value ids, Value mask, Value token_types, co
   return x;
 }
 
-Value mean_pooled(Value hidden, Value mask) {
-  Value weights = convert(mask, hidden.dtype());                  // [B, S]
-  Value sum = reduce_sum(hidden * expand_dims(weights, 2), {1});  // [B, hidden]
-  Value count = maximum(reduce_sum(weights, {1}), scalar(hidden.graph(), 1e-9, hidden.dtype()));
-  return l2_normalize(sum / expand_dims(count, 1), -1, 1e-12);
-}
-
-Graph sentence_encoder_graph(const BertConfig& config) {
-  Graph g("sentence_encoder");
-  Dims shape = {Dim::symbol("B"), Dim::symbol("S")};
-  Value ids = g.input("input_ids", i64, shape);
-  Value mask = g.input("attention_mask", i64, shape);
-  Value types = g.input("token_type_ids", i64, shape);
-  ModelBuilder builder(g);
-  Value hidden = bert_encoder(builder, ids, mask, types, config);
-  g.set_scope("pooling");
-  g.output(mean_pooled(hidden, mask), "embedding");
-  return g;
-}
-
 }  // namespace rlx

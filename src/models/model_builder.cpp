@@ -4,7 +4,14 @@
 namespace rlx {
 
 Value ModelBuilder::param(const std::string& name, Dims dims) {
-  return graph_.param(full_name(name), dtype_, std::move(dims));
+  const std::string full = full_name(name);
+  if (const auto known = params_.find(full); known != params_.end()) {
+    if (known->second.dims() != dims)
+      fail(ErrorCode::shape_mismatch, "param '", full, "' is ", known->second.type(), ", and ", Type{dtype_, dims},
+           " elsewhere");
+    return known->second;
+  }
+  return params_.emplace(full, graph_.param(full, dtype_, std::move(dims))).first->second;
 }
 
 Value ModelBuilder::embedding(Value indices, const std::string& name, int64_t rows, int64_t width) {
@@ -25,10 +32,10 @@ Value ModelBuilder::linear(Value x, const std::string& name, int64_t out, bool b
   });
 }
 
-Value ModelBuilder::layer_norm(Value x, const std::string& name, double epsilon) {
+Value ModelBuilder::layer_norm(Value x, const std::string& name, double epsilon, bool bias) {
   return within(name, [&] {
     Value gamma = param("weight", {x.dim(-1)});
-    return rlx::layer_norm(x, gamma, param("bias", {x.dim(-1)}), epsilon);
+    return rlx::layer_norm(x, gamma, bias ? param("bias", {x.dim(-1)}) : Value{}, epsilon);
   });
 }
 Value ModelBuilder::rms_norm(Value x, const std::string& name, double epsilon) {
