@@ -20,8 +20,9 @@ struct Embed {
     app.add_option("--npy", npy, "write the vectors to this file, one row a sentence (NumPy, f32)")->type_name("FILE");
     app.add_flag("--json", json, "print the vectors, one JSON array of numbers a line");
     app.footer(
-        R"(The mean over the tokens of the last layer, with norm 1, so that a dot product is the cosine. A sentence is cut at the
-model's number of tokens (sentence_bert_config.json). Without --npy and --json, a summary is printed.
+        R"(The mean over the tokens of the last layer, with norm 1, so that a dot product is the cosine; or what modules.json of the
+folder says. Models are BERT and ModernBERT. A sentence is cut at the model's number of tokens (sentence_bert_config.json). Without
+--npy and --json, a summary is printed.
 
 Examples:
   rlx embed --model all-MiniLM-L6-v2 "A sentence." "Another one."

@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "rlx/element.h"
 #include "rlx/io.h"
 #include "rlx/models.h"
 #include "support/io_files.h"
 
-using namespace rlx;
-using namespace rlx::test;
-using nlohmann::json;
-
+namespace rlx::test::encoders {  // a unity build puts the tests of this folder into one file
 namespace {
+
+using nlohmann::json;
 
 const std::string kGolden = "tests/golden/encoders/";
 constexpr float kTolerance = 1e-4F;
@@ -121,10 +121,10 @@ TEST_CASE("weights of a language model, in halves, give embeddings too, without 
   for (const auto& [name, tensor] : weights.tensors()) {
     Tensor halves = Tensor::uninitialized(bf16, tensor.shape());
     for (size_t i = 0; i < tensor.element_count(); ++i) store(halves, i, load<double>(tensor, i));
-    changed.emplace_back("model." + name, halves);
+    changed.emplace("model." + name, halves);
   }
-  changed.emplace_back("head.dense.weight", Tensor(f32, {16, 16}));
-  changed.emplace_back("decoder.bias", Tensor(f32, {41}));
+  changed.emplace("head.dense.weight", Tensor(f32, {16, 16}));
+  changed.emplace("decoder.bias", Tensor(f32, {41}));
   write_safetensors(model.path + "/model.safetensors", changed);
   const Tensor wanted = read_npy(kGolden + "modernbert_first/embeddings.npy");
   const Tensor made = SentenceEncoder::load(model.path).embed(lines_of(kGolden + "modernbert_first/sentences.txt"));
@@ -133,7 +133,7 @@ TEST_CASE("weights of a language model, in halves, give embeddings too, without 
     worst = std::max(worst, std::abs(made.values<float>()[i] - wanted.values<float>()[i]));
   CHECK(worst > 1e-5F);
   CHECK(worst < 0.05F);
-  changed.emplace_back("layers.9.attn.Wo.weight", Tensor(f32, {16, 16}));
+  changed.emplace("layers.9.attn.Wo.weight", Tensor(f32, {16, 16}));
   write_safetensors(model.path + "/model.safetensors", changed);
   CHECK(
       says(model.error(), "the model has 1 tensors that its configuration has no use for: 'layers.9.attn.Wo.weight'"));
@@ -224,3 +224,5 @@ TEST_CASE("modules of sentence_transformers that are not built are refused by na
   put_file(model.path + "/1_Pooling/config.json", "{}");
   CHECK(SentencePooling::load(model.path).modes == std::vector{SentencePooling::Mode::mean});
 }
+
+}  // namespace rlx::test::encoders
