@@ -55,8 +55,8 @@ int main(int count, char** words) {
   for (int64_t length = 5; length <= 250; length += 5) lengths.emplace_back(1, length);
   std::shuffle(lengths.begin(), lengths.end(), random);
   for (int i = 0; i < 50; ++i) ragged.emplace_back(1 + random() % 16, 2 + random() % 63);
-  const Graph g =
-      sentence_encoder_graph(BertConfig{.vocab_size = 30522, .hidden_size = 384, .layers = 6, .intermediate_size = 1536});
+  const Graph g = sentence_encoder_graph(
+      BertConfig{.vocab_size = 30522, .hidden_size = 384, .layers = 6, .intermediate_size = 1536});
   std::map<std::string, Tensor, std::less<>> params;
   for (Ref r : g.params()) params[g.node(r).name] = random_tensor(g.type(r), random);
   for (const auto& [name, sizes] : {std::pair("sentences", lengths), std::pair("ragged", ragged)}) {

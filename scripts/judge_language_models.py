@@ -49,8 +49,8 @@ MOE = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 40, 
 
 
 # What llama.cpp's files cannot say, or its converter leaves out: dynamic scaling, windows of Llama's and Qwen2's architectures, a scale of
-# attention's scores of its own, dense layers among sparse ones.
-NOT_IN_GGUF = {"llama_dynamic", "mistral_window", "qwen2_window", "gemma2", "qwen3_moe_some"}
+# attention's scores of its own, dense layers among sparse ones, Mamba 2 without a bias of its convolution.
+NOT_IN_GGUF = {"llama_dynamic", "mistral_window", "qwen2_window", "gemma2", "qwen3_moe_some", "mamba2_groups"}
 
 
 def plain(theta=10000.0, **more):
@@ -88,7 +88,12 @@ MODELS = {
     "gpt2": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256}),
     "qwen3_moe": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": True}),
     "qwen3_moe_some": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": False, "mlp_only_layers": [1]}),
+    "mamba": (tf.MambaConfig, {"state_size": 8, "time_step_rank": 5, "use_bias": True}),
+    "mamba2": (tf.Mamba2Config, {"num_heads": 12, "head_dim": 8, "state_size": 16, "n_groups": 1, "chunk_size": 32}),
+    "mamba2_groups": (tf.Mamba2Config, {"num_heads": 6, "head_dim": 16, "state_size": 16, "n_groups": 3, "chunk_size": 16, "use_bias": True,
+                                        "use_conv_bias": False, "conv_kernel": 3, "tie_word_embeddings": True}),
     # Keys as files have them that transformers would not write so.
+    "mamba2_limits": (tf.Mamba2Config, {"num_heads": 12, "head_dim": 8, "state_size": 16, "n_groups": 2, "file": {"time_step_limit": [0.5, 0.9]}}),
     "llama_rope_scaling": (tf.LlamaConfig, {**plain(), "file": {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": 3e4,
                                                                 "rope_scaling": {"type": "linear", "factor": 3.0}}}),
     "llama_partial": (tf.LlamaConfig, {**plain(), "file": {"partial_rotary_factor": 0.5}}),
@@ -129,7 +134,8 @@ def made(name, seed=1, **more):
     model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():
         for at, p in model.named_parameters():
-            if p.dim() == 1: p.add_(0.2 * torch.randn_like(p))
+            if "A_log" in at: p.copy_(torch.randn_like(p))  # some states last, some do not
+            elif p.dim() == 1: p.add_(0.2 * torch.randn_like(p))
             elif "embed" in at or "wte" in at or "wpe" in at: p.copy_(torch.randn_like(p) * (0.4 if "wpe" in at else 1.0))
             elif kind is tf.GPT2Config: p.copy_(torch.randn_like(p) * 1.2 / p.shape[0] ** 0.5)
             else: p.copy_(torch.randn_like(p) * 1.2 / p.shape[-1] ** 0.5)
@@ -203,7 +209,7 @@ def vocabulary(self, *args, **kwargs):
 def classes(c):
     yield c
     for s in c.__subclasses__(): yield from classes(s)
-for name in ("llama", "qwen", "gemma", "phi", "gpt2", "mistral"): __import__("conversion." + name)
+for name in ("llama", "qwen", "gemma", "phi", "gpt2", "mistral", "mamba"): __import__("conversion." + name)
 for c in classes(TextModel): c.set_vocab = vocabulary
 convert.main()
 """

@@ -3,6 +3,7 @@
 // tokens, rlx/models.h has encoders. docs/language_models.md lists the architectures.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -49,6 +50,26 @@ struct RopeConfig {
   std::vector<double> frequency_divisors = {};
 };
 
+/// What mixes the tokens of a layer: attention, whose caches grow with the text, or a recurrence, whose state has one
+/// size. mamba: Gu, Dao 2023. mamba2: Dao, Gu 2024.
+enum class TokenMixer { attention, mamba, mamba2 };
+constexpr std::array<std::string_view, 3> names_of(TokenMixer) { return {"attention", "mamba", "mamba2"}; }
+/// The recurrences of a decoder, all of one shape.
+struct RecurrentConfig {
+  int64_t inner = 0;      ///< elements of a token that are mixed
+  int64_t state = 0;      ///< elements that each of them keeps
+  int64_t kernel = 4;     ///< tokens that the causal convolution in front sees, the token itself included
+  int64_t heads = 0;      ///< of mamba2: inner / heads elements share their decay
+  int64_t groups = 1;     ///< of mamba2: heads of a group share what they write and read (B, C), and their norm
+  int64_t step_rank = 0;  ///< of mamba: the width that steps are projected from
+  bool bias = false;      ///< of the projections into and out of the mixer
+  bool convolution_bias = true;
+  bool decay_is_log = true;                  ///< params have the logarithm of the decay's rate, and not its negative
+  Activation activation = Activation::silu;  ///< behind the convolution
+  double least_step = 0;                     ///< steps of mamba2 are held to these
+  std::optional<double> most_step = {};
+};
+
 /// What a decoder is, whichever file says so. Sizes are numbers of elements.
 struct LanguageModelConfig {
   std::string architecture;  ///< as the file calls it: "llama", "qwen3", "gemma2"
@@ -73,11 +94,25 @@ struct LanguageModelConfig {
   std::optional<RopeConfig> local_rope = {};  ///< of layers with a window, where theirs differs (Gemma 3)
   int64_t window = 0;                     ///< of layers in `windowed`: a token sees itself and the window - 1 before it
   std::vector<bool> windowed = {};        ///< for each layer, whether it has the window; empty: none has
+  std::vector<TokenMixer> mixers = {};    ///< for each layer; empty: all have attention
+  RecurrentConfig recurrent = {};         ///< of layers without attention
+  bool has_feed_forward = true;           ///< each layer has one behind what mixes its tokens
   int64_t experts = 0, experts_used = 0;  ///< of layers in `sparse`: of all, and for a token
   int64_t expert_intermediate = 0;
   bool normalize_experts = false;  ///< the weights of the experts that are used add up to 1
   std::vector<bool> sparse =
       {};  ///< for each layer, whether it has experts instead of a dense feed-forward; empty: none has
+
+  TokenMixer mixer(int64_t layer) const {
+    return mixers.empty() ? TokenMixer::attention : mixers.at(static_cast<size_t>(layer));
+  }
+  bool has_attention() const {
+    return mixers.empty() || std::find(mixers.begin(), mixers.end(), TokenMixer::attention) != mixers.end();
+  }
+  /// Whether a layer has a state that cannot be taken back: a sequence that is rewound is read again.
+  bool is_recurrent() const {
+    return std::any_of(mixers.begin(), mixers.end(), [](TokenMixer m) { return m != TokenMixer::attention; });
+  }
 
   /// From the text of a config.json. Fails, naming the key and the value, for a size that is missing, no number, or
   /// out of range, and as unsupported for what is not built here.
@@ -100,10 +135,13 @@ class DecoderBlocks {
     Value first;       ///< i32 scalar: the position of the first new token
     Dim count, total;  ///< of new tokens; of all, the new ones included
   };
-  /// Keys and values of one layer, [1, kv_heads, capacity, head_dim], of f32, f16 or bf16. Queries are rounded to the
-  /// same dtype; scores, their softmax and the weighted sums are computed in f32.
+  /// What one layer keeps of a text. Of attention keys and values, [1, kv_heads, capacity, head_dim], of f32, f16 or
+  /// bf16: queries are rounded to the same dtype; scores, their softmax and the weighted sums are computed in f32. Of a
+  /// recurrence the last inputs of its convolution, f32[1, kernel - 1, channels], and its state: f32[1, inner, state]
+  /// of mamba, f32[1, heads, inner / heads, state] of mamba2. Both are zeros before the first token.
   struct Cache {
     Value keys, values;
+    Value convolution, state;
   };
 
   Graph& graph() const { return graph_; }
@@ -125,11 +163,15 @@ class DecoderBlocks {
   /// Attention of n tokens to those of the cache and themselves: f32[1, n, hidden] to the same. `cache` becomes the
   /// cache with the new tokens.
   Value attention(Value x, int64_t layer, const Positions& positions, Cache& cache);
+  /// A recurrence over n tokens, from the state that the tokens before have left: f32[1, n, hidden] to the same.
+  /// `cache` becomes the state behind the last of them.
+  Value mamba(Value x, int64_t layer, Cache& cache);
+  Value mamba2(Value x, int64_t layer, Cache& cache);
   /// The dense feed-forward of a layer: f32[1, n, hidden] to the same, as `experts` and `layer`.
   Value feed_forward(Value x, int64_t layer);
   /// The mixture of experts of a layer.
   Value experts(Value x, int64_t layer);
-  /// Norms, attention, and feed-forward or experts, with their residual connections.
+  /// Norms, attention or a recurrence, and feed-forward or experts, with their residual connections.
   Value layer(Value x, int64_t layer, const Positions& positions, Cache& cache);
   /// The last norm, the output projection and its soft cap: f32[1, m, hidden] to f32[1, m, vocabulary].
   Value logits(Value x);
@@ -140,6 +182,8 @@ class DecoderBlocks {
   };
   Angles angles(bool is_local, const Positions& positions);
   Value rms_norm(Value x, const std::string& name);
+  Value causal_convolution(Value x, const std::string& name, Value& last);
+  Value repeated_groups(Value x, int64_t groups, int64_t heads);
   Graph& graph_;
   const LanguageModelConfig config_;
   WeightTypes types_;
@@ -152,7 +196,8 @@ class DecoderBlocks {
 ///
 /// Inputs: "tokens" i32[1, n], "position" i32 (of the first of them), "total" u8[total, 0] and "rows" u8[rows, 0]
 /// (without bytes: a symbol follows from extents of inputs alone), total = position + n <= capacity, and for each layer
-/// "layers.3.keys" and "layers.3.values" [1, kv_heads, capacity, head_dim] of the dtype `cache`. Outputs: "logits"
+/// "layers.3.keys" and "layers.3.values" [1, kv_heads, capacity, head_dim] of the dtype `cache`, or, of a recurrence,
+/// "layers.3.convolution" and "layers.3.state", as DecoderBlocks::Cache has them. Outputs: "logits"
 /// f32[rows, vocabulary], and the caches under their names, which are updated in place if they are donated. Fails as
 /// unsupported for a `cache` that is not f32, f16 or bf16.
 Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types = {}, DType cache = f32);
@@ -169,9 +214,9 @@ class LanguageModel {
     CompileOptions compile = CompileOptions::from_environment();
     /// The most tokens of a sequence; 0: what the model promises. Caches grow with what they hold, up to this.
     int64_t context = 0;
-    /// Dtype of the caches of keys and values: f32, f16 or bf16. The latter take half the memory and round queries,
-    /// keys, values and the result of attention to 11 bits (f16) or 8 (bf16). The largest f16 is 65504; a model with
-    /// larger keys or values needs bf16.
+    /// Dtype of the caches of keys and values (states of recurrences are f32 in any case): f32, f16 or bf16. The latter
+    /// take half the memory and round queries, keys, values and the result of attention to 11 bits (f16) or 8 (bf16).
+    /// The largest f16 is 65504; a model with larger keys or values needs bf16.
     DType cache = f32;
     /// Tokens that run at once while a longer text is read, at least 1: memory for activations grows with it, not with
     /// the text, but for the exception that follows.
@@ -238,7 +283,8 @@ class LanguageModel::Sequence {
   Tensor all_logits(std::span<const int32_t> tokens);
   /// Tokens so far: the position of the next one.
   int64_t position() const { return position_; }
-  /// Takes the last `count` tokens back. Fails if there are fewer, or if `count` is negative.
+  /// Takes the last `count` tokens back. Fails if there are fewer, or if `count` is negative. A model with recurrent
+  /// layers (LanguageModelConfig::is_recurrent) reads what is left again from its start, with the next call.
   void rewind(int64_t count);
   /// Bytes of the caches; copies that were not continued share them.
   size_t memory_bytes() const;
@@ -254,11 +300,12 @@ class LanguageModel::Sequence {
   void check(std::span<const int32_t> tokens) const;
   void reserve(int64_t total);
   std::shared_ptr<const State> model_;
-  std::shared_ptr<GraphState> caches_;  // keys and values of each layer; copies of the sequence may share it
+  std::shared_ptr<GraphState> caches_;  // keys and values or states of each layer; copies of the sequence may share it
   std::vector<int32_t> tokens_;         // only the first `position_` are valid
   int64_t position_ = 0, capacity_ = 0;
   bool was_long_ = false;  // whether the caches are those of a text beyond longrope's original context
-  bool is_stale_ = false;  // whether they must be computed again, because a run failed halfway
+  bool is_stale_ =
+      false;  // whether they must be computed again, because a run failed halfway or tokens were taken back
 };
 
 }  // namespace rlx

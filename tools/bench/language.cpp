@@ -29,9 +29,11 @@ BenchCase language_case(std::string_view family, int64_t tokens, const std::stri
     results.resize(1);
     auto sequence = std::make_shared<LanguageModel::Sequence>(loaded.sequence());
     if (is_decode) sequence->logits(ids);
+    // Where the states are recurrent, a step costs the same behind any text, and taking one back means reading it all.
+    const bool goes_on = is_decode && loaded.config().is_recurrent();
     return [=, &results] {
       results[0] = is_decode ? sequence->logits(ids[0]) : sequence->logits(ids);
-      sequence->rewind(is_decode ? 1 : tokens);
+      if (!goes_on) sequence->rewind(is_decode ? 1 : tokens);
     };
   };
   return c;

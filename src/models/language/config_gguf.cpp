@@ -249,15 +249,54 @@ void fill_gpt2(LanguageModelConfig& c, const Fields&) {
   c.windowed.assign(static_cast<size_t>(c.layers), false);
 }
 
+/// What Mamba and Mamba 2 share. The converter writes the decay itself, not its logarithm.
+void fill_recurrent(LanguageModelConfig& c, const Fields& f, TokenMixer mixer) {
+  c.has_feed_forward = false;
+  c.mixers.assign(static_cast<size_t>(c.layers), mixer);
+  RecurrentConfig& r = c.recurrent;
+  r.inner = f.size("ssm.inner_size", 1, kMostWidth);
+  r.state = f.size("ssm.state_size", 1, kMostState);
+  r.kernel = f.size("ssm.conv_kernel", 2, kMostKernel);
+  r.decay_is_log = false;
+  r.bias = f.has_tensor("blk.0.ssm_in.bias");
+  r.convolution_bias = f.has_tensor("blk.0.ssm_conv1d.bias");
+}
+void fill_mamba(LanguageModelConfig& c, const Fields& f) {
+  fill_recurrent(c, f, TokenMixer::mamba);
+  c.recurrent.step_rank = f.size("ssm.time_step_rank", 1, kMostWidth);
+  if (f.flag_or("ssm.dt_b_c_rms", false))
+    fail(ErrorCode::unsupported, "'", f.name("ssm.dt_b_c_rms"), "' is true: norms of Falcon Mamba, which is not built");
+}
+void fill_mamba2(LanguageModelConfig& c, const Fields& f) {
+  fill_recurrent(c, f, TokenMixer::mamba2);
+  c.recurrent.heads = f.size("ssm.time_step_rank", 1, kMostWidth);
+  c.recurrent.groups = f.size("ssm.group_count", 1, kMostWidth);
+}
+
 struct Architecture {
   std::string_view name;
   void (*fill)(LanguageModelConfig&, const Fields&);
+  bool has_attention = true;
 };
 constexpr Architecture kArchitectures[] = {
-    {"llama", fill_llama},       {"qwen2", fill_qwen2}, {"qwen3", fill_qwen3},
-    {"qwen3moe", fill_qwen3moe}, {"gemma", fill_gemma}, {"gemma2", fill_gemma2},
-    {"gemma3", fill_gemma3},     {"phi3", fill_phi3},   {"gpt2", fill_gpt2},
+    {"llama", fill_llama}, {"qwen2", fill_qwen2},        {"qwen3", fill_qwen3},          {"qwen3moe", fill_qwen3moe},
+    {"gemma", fill_gemma}, {"gemma2", fill_gemma2},      {"gemma3", fill_gemma3},        {"phi3", fill_phi3},
+    {"gpt2", fill_gpt2},   {"mamba", fill_mamba, false}, {"mamba2", fill_mamba2, false},
 };
+
+/// Sizes of attention and of the feed-forward.
+void fill_attention(LanguageModelConfig& c, const Fields& f) {
+  c.heads = f.size_of_layers("attention.head_count", {}, c.layers, kMostHeads);
+  c.kv_heads = f.size_of_layers("attention.head_count_kv", c.heads, c.layers, kMostHeads);
+  c.intermediate = f.size_of_layers("feed_forward_length", {}, c.layers, kMostIntermediate);
+  if (!f.find("attention.key_length") && c.hidden % c.heads != 0)
+    fail(ErrorCode::parse, "an embedding_length of ", c.hidden, " does not divide into ", c.heads,
+         " heads, and there is no '", f.name("attention.key_length"), "'");
+  c.head_dim = f.size_or("attention.key_length", c.hidden / c.heads, 1, kMostHeadDim);
+  if (const int64_t v = f.size_or("attention.value_length", c.head_dim, 1, kMostHeadDim); v != c.head_dim)
+    fail(ErrorCode::unsupported, "'", f.name("attention.value_length"), "' is ", v, ", but keys have ", c.head_dim,
+         " elements a head; they are alike here");
+}
 
 LanguageModelConfig config_of(const Architecture& a, const GgufFile& file) {
   const Fields f(file, std::string(a.name) + ".");
@@ -273,16 +312,7 @@ LanguageModelConfig config_of(const Architecture& a, const GgufFile& file) {
   c.layers = f.size("block_count", 1, kMostLayers);
   c.hidden = f.size("embedding_length", 1, kMostWidth);
   c.context = f.size("context_length", 1, kMostContext);
-  c.heads = f.size_of_layers("attention.head_count", {}, c.layers, kMostHeads);
-  c.kv_heads = f.size_of_layers("attention.head_count_kv", c.heads, c.layers, kMostHeads);
-  c.intermediate = f.size_of_layers("feed_forward_length", {}, c.layers, kMostIntermediate);
-  if (!f.find("attention.key_length") && c.hidden % c.heads != 0)
-    fail(ErrorCode::parse, "an embedding_length of ", c.hidden, " does not divide into ", c.heads,
-         " heads, and there is no '", f.name("attention.key_length"), "'");
-  c.head_dim = f.size_or("attention.key_length", c.hidden / c.heads, 1, kMostHeadDim);
-  if (const int64_t v = f.size_or("attention.value_length", c.head_dim, 1, kMostHeadDim); v != c.head_dim)
-    fail(ErrorCode::unsupported, "'", f.name("attention.value_length"), "' is ", v, ", but keys have ", c.head_dim,
-         " elements a head; they are alike here");
+  if (a.has_attention) fill_attention(c, f);
   const char* epsilon = a.name == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
   const auto given = f.number(epsilon, 0, 1);
   if (!given) fail(ErrorCode::parse, "the metadata have no '", f.name(epsilon), "'");
@@ -291,7 +321,7 @@ LanguageModelConfig config_of(const Architecture& a, const GgufFile& file) {
   c.query_key_value_bias = f.has_tensor("blk.0.attn_q.bias") || f.has_tensor("blk.0.attn_qkv.bias");
   c.attention_output_bias = f.has_tensor("blk.0.attn_output.bias");
   c.feed_forward_bias = f.has_tensor("blk.0.ffn_down.bias");
-  fill_rope(c, f);
+  if (a.has_attention) fill_rope(c, f);
   a.fill(c, f);
   check_sizes(c, "the metadata");
   check_unread_keys(file, c);

@@ -140,6 +140,7 @@ class Checked {
 void check_unread_keys(const GgufFile& file, const LanguageModelConfig& c) {
   const Checked check(file, c);
   for (const Neutral& row : kNeutral) check.key_is(row.key, row.values);
+  if (!c.has_attention()) return;
   const double width = static_cast<double>(c.head_dim);
   check.key_is("attention.scale", std::array{0.0, c.attention_scale.value_or(1 / std::sqrt(width))});
   check.key_is("attention.key_length_swa", width);

@@ -212,6 +212,60 @@ void fill_gpt2(LanguageModelConfig& c, const Keys& k) {
   if (!k.flag_or("scale_attn_weights", true)) c.attention_scale = 1;
 }
 
+/// What llama.cpp's converter says of a recurrence, which has no table of positions to outgrow.
+constexpr int64_t kUsualRecurrentContext = 1 << 20;
+/// What Mamba and Mamba 2 share.
+void fill_mamba_sizes(LanguageModelConfig& c, const Keys& k, TokenMixer mixer, const UsualSizes& usual, bool tied) {
+  c.vocabulary = k.size_or("vocab_size", usual.vocabulary, 1, kMostVocabulary);
+  c.hidden = k.size("hidden_size", 1, kMostWidth);
+  c.layers = k.size("num_hidden_layers", 1, kMostLayers);
+  c.context = kUsualRecurrentContext;
+  c.norm_epsilon = k.number_or("layer_norm_epsilon", 1e-5, 0, 1);
+  c.tied_embeddings = k.flag_or("tie_word_embeddings", tied);
+  c.has_feed_forward = false;
+  c.mixers.assign(static_cast<size_t>(c.layers), mixer);
+  RecurrentConfig& r = c.recurrent;
+  r.inner = c.hidden * k.size_or("expand", 2, 1, 64);
+  r.kernel = k.size_or("conv_kernel", 4, 2, kMostKernel);
+  r.bias = k.flag_or("use_bias", false);
+  r.convolution_bias = k.flag_or("use_conv_bias", true);
+  r.activation = activation_of(k.text_or("hidden_act", "silu"), "hidden_act", kFile);
+}
+void fill_mamba(LanguageModelConfig& c, const Keys& k) {
+  fill_mamba_sizes(c, k, TokenMixer::mamba, {.vocabulary = 50280}, true);
+  c.recurrent.state = k.size_or("state_size", 16, 1, kMostState);
+  const JsonTree* rank = k.find("time_step_rank");
+  const bool is_auto = !rank || (rank->is_string() && rank->string() == "auto");
+  c.recurrent.step_rank = is_auto ? (c.hidden + 15) / 16 : k.size("time_step_rank", 1, kMostWidth);
+}
+/// One end of Mamba 2's limits of steps; nullopt for infinity.
+std::optional<double> limit_of(const Keys& k, const JsonTree& item) {
+  const JsonTree* text = item.find("__float__");
+  if (text && text->is_string() && text->string() == "Infinity") return std::nullopt;
+  if (!item.is_number() || !(item.number() >= 0 && item.number() <= kHuge))
+    fail(ErrorCode::parse, "an item of ", k.name("time_step_limit"), " is ", item.shown(),
+         "; it must be a number from 0 on, or infinity");
+  return item.number();
+}
+void fill_mamba2(LanguageModelConfig& c, const Keys& k) {
+  fill_mamba_sizes(c, k, TokenMixer::mamba2, {.vocabulary = 32768}, false);
+  RecurrentConfig& r = c.recurrent;
+  r.state = k.size_or("state_size", 128, 1, kMostState);
+  r.heads = k.size_or("num_heads", 128, 1, kMostWidth);
+  r.groups = k.size_or("n_groups", 8, 1, kMostWidth);
+  const int64_t width = k.size_or("head_dim", 64, 1, kMostWidth);
+  if (r.heads * width != r.inner)
+    fail(ErrorCode::parse, kFile, ": 'num_heads' is ", r.heads, " and 'head_dim' ", width, ", which makes ",
+         r.heads * width, " elements, but 'expand' times 'hidden_size' is ", r.inner);
+  const JsonTree* limits = k.find("time_step_limit");
+  if (!limits) return;
+  if (!limits->is_array() || limits->elements().size() != 2)
+    fail(ErrorCode::parse, k.name("time_step_limit"), " is ", limits->shown(), ", not a list of two numbers");
+  const auto least = limit_of(k, limits->elements()[0]);
+  if (!least) fail(ErrorCode::parse, k.name("time_step_limit"), " begins with infinity");
+  r.least_step = *least, r.most_step = limit_of(k, limits->elements()[1]);
+}
+
 /// What transformers calls a model of an architecture that continues texts.
 struct Architecture {
   std::string_view name;
@@ -229,6 +283,8 @@ constexpr Architecture kArchitectures[] = {
     {"gemma3_text", "Gemma3ForCausalLM", fill_gemma3},
     {"phi3", "Phi3ForCausalLM", fill_phi3},
     {"gpt2", "GPT2LMHeadModel", fill_gpt2},
+    {"mamba", "MambaForCausalLM", fill_mamba},
+    {"mamba2", "Mamba2ForCausalLM", fill_mamba2},
 };
 /// Gemma 3 with pictures, around a gemma3_text.
 constexpr std::string_view kWithPictures = "Gemma3ForConditionalGeneration";
@@ -327,12 +383,31 @@ void check_outer(const Keys& outer, const Keys& inner) {
          inner.find("final_logit_softcapping")->shown(), ", which transformers leaves out within gemma3");
 }
 
+/// Python's json writes infinity as a word that JSON does not have. Older files of Mamba 2 have it as a limit of steps;
+/// there it becomes what transformers writes by now.
+std::string with_infinite_limits(std::string_view text) {
+  constexpr std::string_view kKey = "\"time_step_limit\"", kWord = "Infinity";
+  std::string out(text);
+  const size_t key = text.find(kKey);
+  if (key == text.npos) return out;
+  const size_t begin = text.find_first_not_of(": \t\r\n", key + kKey.size()), end = text.find(']', key);
+  if (begin == text.npos || end == text.npos || text[begin] != '[') return out;
+  std::string limits(text.substr(begin, end - begin));
+  for (const char* mark : {"\"", "{"})
+    if (limits.find(mark) != limits.npos) return out;
+  const size_t at = limits.find(kWord);
+  if (at == limits.npos) return out;
+  limits.replace(at, kWord.size(), R"({"__float__": "Infinity"})");
+  return out.replace(begin, end - begin, limits);
+}
+
 }  // namespace
 }  // namespace language::config_json
 
 LanguageModelConfig LanguageModelConfig::from_json(std::string_view text) {
   using namespace language::config_json;  // NOLINT(google-build-using-namespace)
-  const JsonTree json = with_context([] { return text_of("reading '", kFile, "'"); }, [&] { return parse_json(text); });
+  const JsonTree json = with_context([] { return text_of("reading '", kFile, "'"); },
+                                     [&] { return parse_json(with_infinite_limits(text)); });
   if (!json.is_object()) fail(ErrorCode::parse, kFile, " is ", json.shown(), ", not an object");
   const Keys outer(json);
   std::string type = outer.text_or("model_type", "");

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/language/cache_layout.h"
 #include "models/language/limits.h"
 #include "models/language/rotary.h"
 #include "rlx/language_model.h"
@@ -219,11 +220,17 @@ Value DecoderBlocks::layer(Value x, int64_t layer, const Positions& positions, C
   const std::string at = text_of("layers.", layer, ".");
   const auto within = [&] { graph_.set_scope(text_of("layers.", layer)); };
   within();
-  Value mixed = attention(norm(x, at + "attention_norm"), layer, positions, cache);
+  Value read = norm(x, at + "attention_norm"), mixed;
+  switch (config_.mixer(layer)) {
+    case TokenMixer::attention: mixed = attention(read, layer, positions, cache); break;
+    case TokenMixer::mamba: mixed = mamba(read, layer, cache); break;
+    case TokenMixer::mamba2: mixed = mamba2(read, layer, cache); break;
+  }
   within();
   if (config_.post_norms) mixed = norm(mixed, at + "attention_post_norm");
   x = x + mixed;
-  Value read = norm(x, at + "feed_forward_norm");
+  if (!config_.has_feed_forward) return x;
+  read = norm(x, at + "feed_forward_norm");
   const bool is_sparse = !config_.sparse.empty() && config_.sparse.at(static_cast<size_t>(layer));
   Value added = is_sparse ? experts(read, layer) : feed_forward(read, layer);
   within();
@@ -245,28 +252,30 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
     fail(ErrorCode::unsupported, "caches of ", cache, "; there are f32, f16 and bf16");
   Graph g(config.architecture.empty() ? "decoder" : config.architecture);
   const Dim n = Dim::symbol("n"), total = Dim::symbol("total"), rows = Dim::symbol("rows");
-  const Dim capacity = Dim::symbol("capacity");
   Value ids = g.input("tokens", i32, {1, n});
   Value position = g.input("position", i32, {});
   // Symbols are bound by extents of inputs and by nothing else, so two inputs without bytes carry two numbers.
   g.input("total", u8, {total, 0});
   g.input("rows", u8, {rows, 0});
-  std::vector<DecoderBlocks::Cache> caches;
-  const auto name = [](int64_t layer, const char* what) { return text_of("layers.", layer, ".", what); };
-  const Dims cached = {1, config.kv_heads, capacity, config.head_dim};
-  for (int64_t i = 0; i < config.layers; ++i)
-    caches.push_back({g.input(name(i, "keys"), cache, cached), g.input(name(i, "values"), cache, cached)});
+  const std::vector<language::CacheInput> inputs = language::cache_inputs(config, cache);
+  std::vector<Value> kept;
+  for (const language::CacheInput& input : inputs)
+    kept.push_back(g.input(input.name, input.type.dtype, input.type.dims));
 
   DecoderBlocks blocks(g, config, types);
   const DecoderBlocks::Positions positions{position, n, total};
   Value x = blocks.embedding(ids, positions);
-  for (int64_t i = 0; i < config.layers; ++i) x = blocks.layer(x, i, positions, caches[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < config.layers; ++i) {
+    Value &first = kept[2 * static_cast<size_t>(i)], &second = kept[2 * static_cast<size_t>(i) + 1];
+    const bool has_attention = config.mixer(i) == TokenMixer::attention;
+    DecoderBlocks::Cache one;
+    (has_attention ? one.keys : one.convolution) = first, (has_attention ? one.values : one.state) = second;
+    x = blocks.layer(x, i, positions, one);
+    first = has_attention ? one.keys : one.convolution, second = has_attention ? one.values : one.state;
+  }
   Value y = blocks.logits(slice_axis(x, 1, n - rows, n));
   g.output(reshape(y, {rows, config.vocabulary}), "logits");
-  for (int64_t i = 0; i < config.layers; ++i) {
-    g.output(caches[static_cast<size_t>(i)].keys, name(i, "keys"));
-    g.output(caches[static_cast<size_t>(i)].values, name(i, "values"));
-  }
+  for (size_t i = 0; i < inputs.size(); ++i) g.output(kept[i], inputs[i].name);
   g.set_scope("");
   return g;
 }

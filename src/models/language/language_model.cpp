@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/user_code.h"
+#include "models/language/cache_layout.h"
 #include "models/language/limits.h"
 #include "models/language/special_tokens.h"
 #include "models/language/weight_files.h"
@@ -30,9 +31,8 @@ constexpr size_t kMostConfigBytes = size_t{4} << 20;
 /// Tokens that the first caches of a sequence have room for.
 constexpr int64_t kFirstCapacity = 128;
 
-CompileOptions with_donated_caches(CompileOptions options, int64_t layers) {
-  for (int64_t i = 0; i < layers; ++i)
-    for (const char* what : {"keys", "values"}) options.donate.insert(text_of("layers.", i, ".", what));
+CompileOptions with_donated_caches(CompileOptions options, const LanguageModelConfig& config, DType cache) {
+  for (const language::CacheInput& input : language::cache_inputs(config, cache)) options.donate.insert(input.name);
   return options;
 }
 
@@ -101,7 +101,7 @@ LanguageModel LanguageModel::load(const std::string& path, Options options) {
                             config, [&](const std::string& name) { return weights->dtype(name); }, options.cache);
                         CompiledGraph compiled =
                             Session(options.device, {options.threads})
-                                .compile(graph, with_donated_caches(options.compile, config.layers));
+                                .compile(graph, with_donated_caches(options.compile, config, options.cache));
                         bind_params(compiled, *weights, options.progress);
                         return LanguageModel(std::shared_ptr<const State>(new State{std::move(config),
                                                                                     std::move(compiled),
@@ -151,14 +151,18 @@ void LanguageModel::Sequence::check(std::span<const int32_t> tokens) const {
 /// A state of its own, with room for more than `total` tokens. The caches double, so that a sequence is copied as often
 /// as its length doubles. They never are full: what attention reads is a part of them, in one form.
 void LanguageModel::Sequence::reserve(int64_t total) {
-  if (capacity_ > total) {
+  const LanguageModelConfig& config = model_->config;
+  // A recurrence begins with zeros; what an earlier text has left there would count.
+  if (position_ == 0 && config.is_recurrent()) caches_.reset(), capacity_ = 0;
+  if (capacity_ > total || (caches_ && !config.has_attention())) {
     if (caches_.use_count() > 1) caches_ = std::make_shared<GraphState>(caches_->copy());
     return;
   }
   int64_t capacity = std::max(capacity_, kFirstCapacity / 2);
   while (capacity <= total) capacity *= 2;
   capacity = std::min(capacity, std::max(model_->context, total) + 1);
-  const Bindings extents = {{"capacity", capacity}};
+  Bindings extents;
+  if (config.has_attention()) extents = {{"capacity", capacity}};
   const CompiledGraph& step = model_->compiled;
   caches_ =
       std::make_shared<GraphState>(position_ > 0 ? step.resized_state(*caches_, extents) : step.new_state({}, extents));
@@ -230,6 +234,7 @@ void LanguageModel::Sequence::append(std::span<const int32_t> tokens, RowsOf row
     is_stale_ = false;
   } catch (...) {
     position_ = before;
+    if (model_->config.is_recurrent()) is_stale_ = true;  // some of the pieces may have moved the states on
     throw;
   }
 }
@@ -259,6 +264,7 @@ void LanguageModel::Sequence::rewind(int64_t count) {
   if (count < 0 || count > position_)
     fail(ErrorCode::invalid_argument, "cannot take back ", count, " tokens of ", position_);
   position_ -= count;
+  if (count > 0 && model_->config.is_recurrent()) is_stale_ = true;
 }
 
 size_t LanguageModel::Sequence::memory_bytes() const { return caches_ ? caches_->byte_count() : 0; }

@@ -1,6 +1,7 @@
 // See the header.
 #include "models/language/limits.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -41,6 +42,32 @@ void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file)
          ", which must be more than 'low_freq_factor', ", rope.low_frequency_factor);
 }
 
+static void check_recurrent(const LanguageModelConfig& c, std::string_view file) {
+  const RecurrentConfig& r = c.recurrent;
+  const auto check_size = [&](const char* name, int64_t size, int64_t least, int64_t most) {
+    if (size < least || size > most)
+      fail(ErrorCode::parse, file, ": ", name, " is ", size, "; it must be ", least, " to ", most);
+  };
+  const auto has = [&](TokenMixer mixer) {
+    return std::find(c.mixers.begin(), c.mixers.end(), mixer) != c.mixers.end();
+  };
+  check_size("the inner width of recurrences", r.inner, 1, kMostWidth);
+  check_size("the state of recurrences", r.state, 1, kMostState);
+  check_size("the kernel of the convolution", r.kernel, 2, kMostKernel);
+  if (has(TokenMixer::mamba)) check_size("the rank of steps", r.step_rank, 1, kMostWidth);
+  if (!has(TokenMixer::mamba2)) return;
+  check_size("the number of heads of recurrences", r.heads, 1, kMostWidth);
+  check_size("the number of groups of recurrences", r.groups, 1, r.heads);
+  if (r.inner % r.heads != 0 || r.heads % r.groups != 0)
+    fail(ErrorCode::parse, file, ": ", r.inner, " elements in ", r.heads, " heads of ", r.groups,
+         " groups; heads must divide the elements, and groups the heads, evenly");
+  if (r.groups * r.state > kMostWidth)
+    fail(ErrorCode::parse, file, ": ", r.groups, " groups of ", r.state, " elements of state are more than ",
+         kMostWidth);
+  if (r.most_step && !(*r.most_step >= r.least_step))
+    fail(ErrorCode::parse, file, ": steps of recurrences go from ", r.least_step, " to ", *r.most_step);
+}
+
 void check_sizes(const LanguageModelConfig& c, std::string_view file) {
   const auto check_size = [&](const char* name, int64_t size, int64_t most) {
     if (size < 1 || size > most) fail(ErrorCode::parse, file, ": ", name, " is ", size, "; it must be 1 to ", most);
@@ -48,10 +75,15 @@ void check_sizes(const LanguageModelConfig& c, std::string_view file) {
   check_size("the vocabulary", c.vocabulary, kMostVocabulary);
   check_size("the hidden size", c.hidden, kMostWidth);
   check_size("the number of layers", c.layers, kMostLayers);
-  check_size("the number of heads", c.heads, kMostHeads);
-  check_size("the number of heads of keys and values", c.kv_heads, kMostHeads);
-  check_size("the width of a head", c.head_dim, kMostHeadDim);
-  check_size("the width of the feed-forward", c.intermediate, kMostIntermediate);
+  if (!c.mixers.empty() && static_cast<int64_t>(c.mixers.size()) != c.layers)
+    fail(ErrorCode::parse, file, ": 'mixers' has ", c.mixers.size(), " items for ", c.layers, " layers");
+  if (c.has_attention()) {
+    check_size("the number of heads", c.heads, kMostHeads);
+    check_size("the number of heads of keys and values", c.kv_heads, kMostHeads);
+    check_size("the width of a head", c.head_dim, kMostHeadDim);
+  }
+  if (c.is_recurrent()) check_recurrent(c, file);
+  if (c.has_feed_forward) check_size("the width of the feed-forward", c.intermediate, kMostIntermediate);
   check_size("the context", c.context, kMostContext);
   for (const auto& [name, each] : {std::pair("windowed", &c.windowed), std::pair("sparse", &c.sparse)})
     if (!(each->empty() && each == &c.sparse) && static_cast<int64_t>(each->size()) != c.layers)
@@ -59,13 +91,14 @@ void check_sizes(const LanguageModelConfig& c, std::string_view file) {
   for (size_t i = 0; i < c.windowed.size(); ++i)
     if (c.windowed[i] && c.window < 1)
       fail(ErrorCode::parse, file, ": layer ", i, " has a window of ", c.window, " tokens");
+  if (c.experts_used > c.experts)
+    fail(ErrorCode::parse, file, ": ", c.experts_used, " experts are used for a token, but there are ", c.experts);
+  if (!c.has_attention()) return;
   if (c.heads % c.kv_heads != 0)
     fail(ErrorCode::parse, file, ": ", c.heads, " heads of queries cannot share ", c.kv_heads,
          " heads of keys and values evenly");
   if (c.heads * c.head_dim > kMostWidth)
     fail(ErrorCode::parse, file, ": ", c.heads, " heads of ", c.head_dim, " elements are more than ", kMostWidth);
-  if (c.experts_used > c.experts)
-    fail(ErrorCode::parse, file, ": ", c.experts_used, " experts are used for a token, but there are ", c.experts);
   if (c.learned_positions) return;
   check_rope(c.rope, c.head_dim, file);
   if (c.local_rope) check_rope(*c.local_rope, c.head_dim, file);

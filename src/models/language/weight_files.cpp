@@ -49,10 +49,15 @@ class NamedWeights : public WeightFiles {
     for (const std::string& part : parts) read_.insert(part);
     if (at.name.find('*') != at.name.npos) return joined(param, parts, {type.dtype, shape});
     Shape in_file = shape;
-    if (at.is_transposed) std::swap(in_file.at(0), in_file.at(1));
+    if (at.form == WeightForm::transposed) std::swap(in_file.at(0), in_file.at(1));
+    if (at.form == WeightForm::reshaped) {
+      const Found found = required(parts[0], param);
+      if (without_ones(found.shape) == without_ones(shape)) in_file = found.shape;
+    }
     check(parts[0], param, {type.dtype, in_file});
     Tensor t = tensor(parts[0]);
-    return at.is_transposed ? transposed(t) : t;
+    if (at.form == WeightForm::reshaped) return t.reshaped(shape);
+    return at.form == WeightForm::transposed ? transposed(t) : t;
   }
 
   std::vector<std::string> unread() const override {
@@ -109,6 +114,10 @@ class NamedWeights : public WeightFiles {
     }
     return all;
   }
+  static Shape without_ones(Shape shape) {
+    shape.erase(std::remove(shape.begin(), shape.end(), 1), shape.end());
+    return shape;
+  }
   static Tensor transposed(const Tensor& t) {
     const int64_t bytes = static_cast<int64_t>(byte_size(t.dtype()));
     const int64_t strides[] = {bytes, t.shape()[1] * bytes};
@@ -143,6 +152,8 @@ class Folder final : public NamedWeights {
       for (const char* prefix : {"", "model.", "language_model.", "model.language_model.", "transformer."})
         if (name == prefix + std::string("embed_tokens.weight") || name == prefix + std::string("wte.weight"))
           found_prefix_ = prefix;
+      for (const char* prefix : {"", "backbone."})
+        if (name == prefix + std::string("embeddings.weight")) found_prefix_ = prefix;
       if (name == "language_model.model.embed_tokens.weight") found_prefix_ = "language_model.model.";
     }
   }
@@ -225,9 +236,10 @@ class Folder final : public NamedWeights {
            "', but the index has it in '", file_name(at->second), "'");
   }
   std::string file_name(size_t part) const { return std::filesystem::path(files_[part].path()).filename().string(); }
-  /// The table's names begin with "model." or "transformer.", which some files leave out and others put elsewhere.
+  /// The table's names begin with "model.", "transformer." or "backbone.", which some files leave out and others put
+  /// elsewhere.
   std::string in_folder(const std::string& name) const {
-    for (const std::string_view usual : {"model.", "transformer."})
+    for (const std::string_view usual : {"model.", "transformer.", "backbone."})
       if (name.starts_with(usual)) return found_prefix_ + name.substr(usual.size());
     if (name == "lm_head.weight" && found_prefix_ == "language_model.model.") return "language_model.lm_head.weight";
     return name;
@@ -244,7 +256,7 @@ class Folder final : public NamedWeights {
   }
   /// Where both are there and differ, transformers takes each for what it is, whatever the configuration says.
   bool is_copy_of_table(const std::string& output) const {
-    for (const char* table : {"embed_tokens.weight", "wte.weight"}) {
+    for (const char* table : {"embed_tokens.weight", "wte.weight", "embeddings.weight"}) {
       const std::string name = found_prefix_ + table;
       if (!tensors_.contains(name)) continue;
       const Tensor one = files_[tensors_.at(name)].tensor(name), two = files_[tensors_.at(output)].tensor(output);
@@ -291,7 +303,11 @@ class Gguf final : public NamedWeights {
 
 std::unique_ptr<WeightFiles> open_folder(const std::string& folder, const LanguageModelConfig& config,
                                          FileAccess access) {
-  const auto names = config.architecture == "gpt2" ? kGpt2Names : config.post_norms ? kGemmaNames : kFolderNames;
+  const bool is_mamba = config.architecture == "mamba" || config.architecture == "mamba2";
+  const auto names = is_mamba                        ? kMambaNames
+                     : config.architecture == "gpt2" ? kGpt2Names
+                     : config.post_norms             ? kGemmaNames
+                                                     : kFolderNames;
   return std::make_unique<Folder>(folder, names, config, access);
 }
 std::unique_ptr<WeightFiles> open_gguf(const GgufFile& file, const LanguageModelConfig& config) {

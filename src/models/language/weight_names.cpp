@@ -56,10 +56,25 @@ constexpr WeightName kGpt2[] = {
     {"output", "lm_head"},
     {"layers.#.attention_norm", "transformer.h.#.ln_1"},
     {"layers.#.feed_forward_norm", "transformer.h.#.ln_2"},
-    {"layers.#.attention.query_key_value", "transformer.h.#.attn.c_attn", true},
-    {"layers.#.attention.output", "transformer.h.#.attn.c_proj", true},
-    {"layers.#.feed_forward.up", "transformer.h.#.mlp.c_fc", true},
-    {"layers.#.feed_forward.down", "transformer.h.#.mlp.c_proj", true},
+    {"layers.#.attention.query_key_value", "transformer.h.#.attn.c_attn", WeightForm::transposed},
+    {"layers.#.attention.output", "transformer.h.#.attn.c_proj", WeightForm::transposed},
+    {"layers.#.feed_forward.up", "transformer.h.#.mlp.c_fc", WeightForm::transposed},
+    {"layers.#.feed_forward.down", "transformer.h.#.mlp.c_proj", WeightForm::transposed},
+};
+constexpr WeightName kMamba[] = {
+    {"embedding", "backbone.embeddings"},
+    {"output_norm", "backbone.norm_f"},
+    {"output", "lm_head"},
+    {"layers.#.attention_norm", "backbone.layers.#.norm"},
+    {"layers.#.mixer.in", "backbone.layers.#.mixer.in_proj"},
+    {"layers.#.mixer.out", "backbone.layers.#.mixer.out_proj"},
+    {"layers.#.mixer.convolution", "backbone.layers.#.mixer.conv1d", WeightForm::reshaped},
+    {"layers.#.mixer.select", "backbone.layers.#.mixer.x_proj"},
+    {"layers.#.mixer.norm", "backbone.layers.#.mixer.norm"},
+    {"layers.#.mixer.step.bias", "backbone.layers.#.mixer.dt_bias", WeightForm::plain, true},  // Mamba 2 has this alone
+    {"layers.#.mixer.step_projection", "backbone.layers.#.mixer.dt_proj"},
+    {"layers.#.mixer.decay_log", "backbone.layers.#.mixer.A_log", WeightForm::plain, true},
+    {"layers.#.mixer.skip", "backbone.layers.#.mixer.D", WeightForm::plain, true},
 };
 constexpr WeightName kGguf[] = {
     {"embedding", "token_embd"},
@@ -85,6 +100,15 @@ constexpr WeightName kGguf[] = {
     {"layers.#.experts.gate", "blk.#.ffn_gate_exps"},
     {"layers.#.experts.up", "blk.#.ffn_up_exps"},
     {"layers.#.experts.down", "blk.#.ffn_down_exps"},
+    {"layers.#.mixer.in", "blk.#.ssm_in"},
+    {"layers.#.mixer.out", "blk.#.ssm_out"},
+    {"layers.#.mixer.convolution", "blk.#.ssm_conv1d", WeightForm::reshaped},
+    {"layers.#.mixer.select", "blk.#.ssm_x"},
+    {"layers.#.mixer.norm", "blk.#.ssm_norm", WeightForm::reshaped},
+    {"layers.#.mixer.step.bias", "blk.#.ssm_dt.bias", WeightForm::plain, true},
+    {"layers.#.mixer.step_projection", "blk.#.ssm_dt"},
+    {"layers.#.mixer.decay", "blk.#.ssm_a", WeightForm::reshaped, true},
+    {"layers.#.mixer.skip", "blk.#.ssm_d", WeightForm::reshaped, true},
 };
 
 /// The number where `pattern` has "#", if `text` is that pattern with a number.
@@ -101,17 +125,19 @@ std::optional<std::string_view> layer_in(std::string_view pattern, std::string_v
 
 }  // namespace
 
-const std::span<const WeightName> kFolderNames = kFolder, kGemmaNames = kGemma, kGpt2Names = kGpt2, kGgufNames = kGguf;
+const std::span<const WeightName> kFolderNames = kFolder, kGemmaNames = kGemma, kGpt2Names = kGpt2,
+                                  kMambaNames = kMamba, kGgufNames = kGguf;
 
 FileName name_in_file(std::span<const WeightName> table, std::string_view param) {
   const size_t dot = param.rfind('.');
   const std::string_view base = param.substr(0, dot), tail = param.substr(dot);
   for (const WeightName& row : table) {
-    const auto layer = layer_in(row.param, base);
+    const auto layer = layer_in(row.param, row.is_whole ? param : base);
     if (!layer) continue;
     std::string name(row.file);
     if (const size_t at = name.find('#'); at != name.npos) name.replace(at, 1, *layer);
-    return {name + std::string(tail), row.is_transposed && tail == ".weight"};
+    if (row.is_whole) return {name, row.form};
+    return {name + std::string(tail), tail == ".weight" ? row.form : WeightForm::plain};
   }
   fail(ErrorCode::internal, "no file's name is known for the weight '", param, "'");
 }

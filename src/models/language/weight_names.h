@@ -8,21 +8,25 @@
 
 namespace rlx::language {
 
+/// How a tensor stands in the file: as the param, as [in, out], or with other dims of 1.
+enum class WeightForm { plain, transposed, reshaped };
 struct WeightName {
-  std::string_view param;  ///< without ".weight" or ".bias"
+  std::string_view param;  ///< without ".weight" or ".bias", but where `is_whole`
   std::string_view file;
-  bool is_transposed = false;  ///< matrices stand as [in, out] in the file
+  WeightForm form = WeightForm::plain;  ///< of what is called ".weight", or of the whole name
+  bool is_whole = false;                ///< both names are whole: nothing comes behind them
 };
 
-/// As transformers names them, for most architectures and for Gemma 2 and 3 (whose norms have other places); GPT-2's.
-extern const std::span<const WeightName> kFolderNames, kGemmaNames, kGpt2Names;
+/// As transformers names them, for most architectures and for Gemma 2 and 3 (whose norms have other places); GPT-2's;
+/// Mamba's.
+extern const std::span<const WeightName> kFolderNames, kGemmaNames, kGpt2Names, kMambaNames;
 /// As GGUF names them.
 extern const std::span<const WeightName> kGgufNames;
 
 /// A param's name in a file.
 struct FileName {
   std::string name;  ///< may still hold one "*"
-  bool is_transposed;
+  WeightForm form;
 };
 /// Fails, as our own mistake, for a param that the table does not have.
 FileName name_in_file(std::span<const WeightName> table, std::string_view param);
