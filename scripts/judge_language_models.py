@@ -88,11 +88,12 @@ MODELS = {
     "gpt2": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256}),
     "qwen3_moe": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": True}),
     "qwen3_moe_some": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": False, "mlp_only_layers": [1]}),
-    "mamba": (tf.MambaConfig, {"state_size": 8, "time_step_rank": 5, "use_bias": True}),
+    "mamba": (tf.MambaConfig, {"state_size": 8, "time_step_rank": 5}),
     "mamba2": (tf.Mamba2Config, {"num_heads": 12, "head_dim": 8, "state_size": 16, "n_groups": 1, "chunk_size": 32}),
     "mamba2_groups": (tf.Mamba2Config, {"num_heads": 6, "head_dim": 16, "state_size": 16, "n_groups": 3, "chunk_size": 16, "use_bias": True,
                                         "use_conv_bias": False, "conv_kernel": 3, "tie_word_embeddings": True}),
     # Keys as files have them that transformers would not write so.
+    "mamba_biases": (tf.MambaConfig, {"state_size": 4, "use_bias": True, "use_conv_bias": False, "conv_kernel": 2, "hidden_act": "gelu", "file": {}}),
     "mamba2_limits": (tf.Mamba2Config, {"num_heads": 12, "head_dim": 8, "state_size": 16, "n_groups": 2, "file": {"time_step_limit": [0.5, 0.9]}}),
     "llama_rope_scaling": (tf.LlamaConfig, {**plain(), "file": {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": 3e4,
                                                                 "rope_scaling": {"type": "linear", "factor": 3.0}}}),
@@ -128,6 +129,8 @@ def made(name, seed=1, **more):
     if kind is tf.GPT2Config:
         for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
             options.pop(key)
+    if kind in (tf.MambaConfig, tf.Mamba2Config):
+        for key in ("intermediate_size", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"): options.pop(key)
     config = kind(**options)
     config._attn_implementation = "eager"
     torch.manual_seed(seed)

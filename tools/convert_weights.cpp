@@ -97,10 +97,14 @@ void convert_weights(const std::string& input, const std::string& output, const 
   if (!options.quantize.empty()) {
     const DType dtype = dtype_option("--quantize", options.quantize,
                                      [](DType t) { return is_block(t) && block_encoder(t) != nullptr; });
-    // As llama.cpp does: vectors (norms, biases) stay as they are.
+    // As llama.cpp does: vectors (norms, biases) stay as they are, and what is no product though it has two dims.
+    const auto is_product = [](const std::string& name) {
+      return name.find("_norm.weight") == name.npos && name.find("ssm_conv1d") == name.npos &&
+             !name.ends_with(".ssm_a") && !name.ends_with(".ssm_d");
+    };
     for (auto& each : weights.tensors)
-      if (const Tensor& x = each.second;
-          is_float(x.dtype()) && x.rank() >= 2 && x.shape().back() % info(dtype).block_elements == 0)
+      if (const Tensor& x = each.second; is_float(x.dtype()) && x.rank() >= 2 && is_product(each.first) &&
+                                         x.shape().back() % info(dtype).block_elements == 0)
         each.second = changed(x, dtype, changes);
   }
   write_weights(output, weights, options);

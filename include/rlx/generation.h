@@ -50,7 +50,8 @@ class TextGenerator {
   TextGenerator(LanguageModel model, Options options);
 
   /// Reads tokens, at least one, behind which next() writes. Those in front that the caches hold already are not read
-  /// again, but for the last token, whose logits are wanted. Fails if they leave no room in the context, or are not in
+  /// again, but for the last token, whose logits are wanted. A model with recurrent layers reads all of them again if
+  /// they do not go on with what was read and written before. Fails if they leave no room in the context, or are not in
   /// the vocabulary: then the text that was begun before goes on.
   void begin(std::span<const int32_t> tokens);
   /// What comes next of the text, valid UTF-8 and never empty, and nothing of a stop string; nullopt once it has ended

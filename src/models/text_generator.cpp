@@ -52,12 +52,14 @@ void TextGenerator::begin(std::span<const int32_t> tokens) {
   // The last token is read again in any case: the logits behind it are wanted.
   const auto [common, ignored] = std::mismatch(held_.begin(), held_.end(), tokens.begin(), tokens.end() - 1);
   const auto kept = static_cast<size_t>(common - held_.begin());
+  // States of recurrences cannot be taken back: the sequence is read again.
+  const bool is_reread = kept < held_.size() && model_.config().is_recurrent();
   if (kept < held_.size()) sequence_.rewind(static_cast<int64_t>(held_.size() - kept));
   held_.resize(kept);
   logits_ = sequence_.logits(tokens.subspan(kept));
   held_.assign(tokens.begin(), tokens.end());
   sampler_.see(tokens.subspan(kept));
-  read_tokens_ = tokens.size() - kept;
+  read_tokens_ = is_reread ? tokens.size() : tokens.size() - kept;
   stops_ = StopStrings(options_.stops);
   stream_ = std::move(stream);
   running_ = true;

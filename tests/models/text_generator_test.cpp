@@ -68,13 +68,14 @@ std::string letters_of(std::span<const int32_t> ids) {
 
 TEST_CASE("greedy texts are those of transformers") {
   const json golden = json::parse(std::ifstream("tests/golden/generation/greedy.json"));
-  CHECK(golden.size() == 11);
+  CHECK(golden.size() == 13);
   for (const auto& item : golden.items()) {
     const std::string& name = item.key();
     const json& each = item.value();
     CAPTURE(name);
     const auto prompt = each["prompt"].get<std::vector<int32_t>>(), wanted = each["tokens"].get<std::vector<int32_t>>();
-    TextGenerator generator(Lettered(name).load(), {.sampling = {.temperature = 0}, .max_tokens = 40});
+    const LanguageModel model = Lettered(name).load();
+    TextGenerator generator(model, {.sampling = {.temperature = 0}, .max_tokens = 40});
     const std::string text = all_of(generator, prompt);
     CHECK(generator.tokens() == wanted);
     const bool ends = wanted.back() == 2;
@@ -82,8 +83,26 @@ TEST_CASE("greedy texts are those of transformers") {
     CHECK(text == letters_of(std::span(wanted).first(wanted.size() - (ends ? 1 : 0))));
     CHECK(generator.read_tokens() == prompt.size());
     CHECK(all_of(generator, prompt) == text);
-    CHECK(generator.read_tokens() == 1);
+    // A recurrence cannot take its tokens back.
+    CHECK(generator.read_tokens() == (model.config().is_recurrent() ? prompt.size() : 1));
   }
+}
+
+TEST_CASE("of a conversation with a recurrent model only what is new is read, unless it goes another way") {
+  const LanguageModel model = Lettered("mamba2").load();
+  const TextGenerator::Options options{.sampling = {.temperature = 0}, .max_tokens = 6};
+  TextGenerator generator(model, options);
+  std::vector<int32_t> talk = {3, 4, 5, 6, 7};
+  all_of(generator, talk);
+  talk.insert(talk.end(), generator.tokens().begin(), generator.tokens().end());
+  talk.insert(talk.end(), {8, 9});
+  TextGenerator fresh(model, options);
+  CHECK(all_of(generator, talk) == all_of(fresh, talk));
+  CHECK(generator.read_tokens() == 3);  // the last that was drawn had not been read
+  talk[2] = 11;
+  TextGenerator again(model, options);
+  CHECK(all_of(generator, talk) == all_of(again, talk));
+  CHECK(generator.read_tokens() == talk.size());
 }
 
 TEST_CASE("a text that is given up or refused leaves the next one as it would be") {

@@ -253,6 +253,7 @@ void fill_gpt2(LanguageModelConfig& c, const Fields&) {
 void fill_recurrent(LanguageModelConfig& c, const Fields& f, TokenMixer mixer) {
   c.has_feed_forward = false;
   c.mixers.assign(static_cast<size_t>(c.layers), mixer);
+  c.windowed.assign(static_cast<size_t>(c.layers), false);
   RecurrentConfig& r = c.recurrent;
   r.inner = f.size("ssm.inner_size", 1, kMostWidth);
   r.state = f.size("ssm.state_size", 1, kMostState);

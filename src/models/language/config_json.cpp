@@ -224,6 +224,7 @@ void fill_mamba_sizes(LanguageModelConfig& c, const Keys& k, TokenMixer mixer, c
   c.tied_embeddings = k.flag_or("tie_word_embeddings", tied);
   c.has_feed_forward = false;
   c.mixers.assign(static_cast<size_t>(c.layers), mixer);
+  c.windowed.assign(static_cast<size_t>(c.layers), false);
   RecurrentConfig& r = c.recurrent;
   r.inner = c.hidden * k.size_or("expand", 2, 1, 64);
   r.kernel = k.size_or("conv_kernel", 4, 2, kMostKernel);

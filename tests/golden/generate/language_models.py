@@ -36,6 +36,8 @@ KEPT = {  # and whether as GGUF
     "phi3_longrope": (True, {"rope_parameters": {**judge.LONG, **FACTORS}}),
     "gpt2": (True, {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 41}),
     "qwen3_moe": (True, {"head_dim": 8, "num_experts": 4, "moe_intermediate_size": 8}),
+    "mamba": (True, {"time_step_rank": 3}),
+    "mamba2": (True, {"num_heads": 4, "head_dim": 8, "state_size": 8, "n_groups": 2}),
 }
 TEXT = 70  # tokens: beyond the context that longrope and dynamic scaling are stretched from
 
