@@ -325,6 +325,8 @@ ODD_KEYS = {
     "scale_attn_weights": [False], "reorder_and_upcast_attn": [True], "scale_attn_by_inverse_layer_idx": [True, False], "num_attention_heads": [4],
     "is_encoder_decoder": [True], "is_decoder": [True], "pretraining_tp": [2], "attention_dropout": [0.5], "chunk_size_feed_forward": [2],
     "per_layer_config": [None, {"1": {"sliding_window": 3}}], "pad_token_id": [5], "activation_function": ["relu"], "output_router_logits": [True],
+    "time_step_limit": [[0.1, 0.5], [0.0, 1.0], [0.7, {"__float__": "Infinity"}]], "chunk_size": [8], "residual_in_fp32": [False], "use_mambapy": [True],
+    "layer_norm_epsilon": [1e-2], "time_step_min": [0.5], "num_heads": [12, 4], "intermediate_size": [72, 64], "norm_before_gate": [True],
 }  # fmt: skip
 
 
@@ -332,7 +334,7 @@ def judge_odd(rlx, folder, count):
     """Configurations with some keys put in by chance: the logits are transformers', or a message refuses them."""
     random, wrong, told = np.random.default_rng(11), 0, {}
     known = {}
-    for name in ("llama", "mistral_window", "qwen2_window", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "phi3_longrope", "gpt2", "qwen3_moe"):
+    for name in ("llama", "mistral_window", "qwen2_window", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "phi3_longrope", "gpt2", "qwen3_moe", "mamba", "mamba2"):
         made(name, **({} if name == "gpt2" else {"num_hidden_layers": 3})).save_pretrained(folder / name)
         known[name] = json.loads((folder / name / "config.json").read_text())
     text = random.integers(0, 131, 60).tolist()
@@ -358,15 +360,16 @@ def judge_odd(rlx, folder, count):
     return wrong
 
 
-def judge_packed(rlx, llama, folder):
+def judge_packed(rlx, llama, folder, only):
     import gguf
 
     wrong = 0
-    for name in ("llama", "qwen3", "gemma2_plain_scale", "phi3", "qwen3_moe"):
+    for name in only or ("llama", "qwen3", "gemma2_plain_scale", "phi3", "qwen3_moe", "mamba2"):
         wide = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "head_dim": 64, "query_pre_attn_scalar": 64,
                 "moe_intermediate_size": 256, "vocab_size": 300}  # fmt: skip
         wide = {k: v for k, v in wide.items() if k in ("hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size") or
                 k in MODELS[name][1] or (k == "head_dim" and name != "phi3")}  # fmt: skip
+        if name == "mamba2": wide = {"hidden_size": 256, "num_hidden_layers": 2, "vocab_size": 304, "num_heads": 8, "head_dim": 64, "n_groups": 2}
         model = made(name, **wide)
         model.save_pretrained(folder / name)
         texts = texts_for(model, 12)
@@ -376,7 +379,7 @@ def judge_packed(rlx, llama, folder):
             subprocess.run([rlx, "convert", floats, "-o", packed, "--quantize", kind], check=True, capture_output=True)
             reader = gguf.GGUFReader(packed)
             count = sum(t.tensor_type not in (gguf.GGMLQuantizationType.F32,) for t in reader.tensors)
-            if count < 10: raise RuntimeError(f"only {count} tensors of {packed} are packed")
+            if count < (6 if name == "mamba2" else 10): raise RuntimeError(f"only {count} tensors of {packed} are packed")
             writer = gguf.GGUFWriter(decoded, reader.fields["general.architecture"].contents())
             for key, field in reader.fields.items():
                 if key.startswith("GGUF.") or key == "general.architecture": continue
@@ -406,7 +409,7 @@ def main():
     rlx = args.rlx.resolve()
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
-        if args.packed: wrong = judge_packed(rlx, args.llama.resolve(), pathlib.Path(temporary))
+        if args.packed: wrong = judge_packed(rlx, args.llama.resolve(), pathlib.Path(temporary), args.only)
         if args.keys: wrong = judge_keys(rlx, args.llama.resolve(), pathlib.Path(temporary), args.texts)
         if args.odd: wrong = judge_odd(rlx, pathlib.Path(temporary), args.odd)
         for name in [] if args.packed or args.keys or args.odd else args.only or MODELS:

@@ -141,7 +141,7 @@ class DecoderBlocks {
   /// of mamba, f32[1, heads, inner / heads, state] of mamba2. Both are zeros before the first token.
   struct Cache {
     Value keys, values;
-    Value convolution, state;
+    Value convolution = {}, state = {};
   };
 
   Graph& graph() const { return graph_; }

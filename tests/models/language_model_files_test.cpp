@@ -81,7 +81,7 @@ TEST_CASE("a configuration that no decoder has is refused, with its key and valu
       {"llama3", {{"rms_norm_eps", -1.0}}, "'rms_norm_eps' in config.json is -1; it must be 0 to 1"},
       {"llama3", {{"tie_word_embeddings", 1}}, "'tie_word_embeddings' in config.json is 1, not true or false"},
       {"llama3", {{"hidden_act", "tanhshrink"}}, "'hidden_act' in config.json is 'tanhshrink'; there are silu, gelu"},
-      {"llama3", {{"model_type", "mamba"}}, "'model_type' in config.json is 'mamba'; there are llama, mistral, qwen2"},
+      {"llama3", {{"model_type", "rwkv"}}, "'model_type' in config.json is 'rwkv'; there are llama, mistral, qwen2"},
       {"llama3", {{"model_type", nullptr}}, "config.json has no 'model_type'"},
       {"llama3", {{"model_type", 3}}, "'model_type' in config.json is 3, not a text"},
       {"llama3", {{"rope_parameters", {{"rope_type", "spiral"}}}}, "'rope_type' in config.json is 'spiral'; there are"},

@@ -161,7 +161,9 @@ TEST_CASE("recurrences that do not fit together are refused with their numbers")
   config.mixers = {TokenMixer::mamba2};
   config.recurrent = {.inner = 32, .state = 8, .heads = 4};
   CHECK(decoder_graph(config).outputs().size() == 3);
-  config.recurrent.heads = 3;
+  config.recurrent = {.inner = 1 << 16, .state = 1 << 16, .heads = 4};
+  says(error_of([&] { decoder_graph(config); }).what(), "a state of 65536 times 65536 elements is more than");
+  config.recurrent = {.inner = 32, .state = 8, .heads = 3};
   says(error_of([&] { decoder_graph(config); }).what(), "32 elements in 3 heads of 1 groups");
   config.mixers = {TokenMixer::mamba2, TokenMixer::mamba};
   says(error_of([&] { decoder_graph(config); }).what(), "'mixers' has 2 items for 1 layers");

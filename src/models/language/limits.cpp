@@ -53,6 +53,9 @@ static void check_recurrent(const LanguageModelConfig& c, std::string_view file)
   };
   check_size("the inner width of recurrences", r.inner, 1, kMostWidth);
   check_size("the state of recurrences", r.state, 1, kMostState);
+  if (r.inner * r.state > kMostStateElements)
+    fail(ErrorCode::parse, file, ": a state of ", r.inner, " times ", r.state, " elements is more than ",
+         kMostStateElements);
   check_size("the kernel of the convolution", r.kernel, 2, kMostKernel);
   if (has(TokenMixer::mamba)) check_size("the rank of steps", r.step_rank, 1, kMostWidth);
   if (!has(TokenMixer::mamba2)) return;

@@ -13,6 +13,7 @@ inline constexpr int64_t kMostVocabulary = 1 << 24, kMostWidth = 1 << 17, kMostL
 inline constexpr int64_t kMostHeadDim = 1 << 12, kMostIntermediate = 1 << 20, kMostContext = 1 << 28;
 inline constexpr int64_t kMostExperts = 4096;
 inline constexpr int64_t kMostState = 1 << 16, kMostKernel = 64;  // of recurrences
+inline constexpr int64_t kMostStateElements = 1 << 25;            // of one layer
 
 /// Fails if the sizes do not fit together; `file` is what messages call their source.
 void check_sizes(const LanguageModelConfig& config, std::string_view file);

@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -52,7 +54,7 @@ class NamedWeights : public WeightFiles {
     if (at.form == WeightForm::transposed) std::swap(in_file.at(0), in_file.at(1));
     if (at.form == WeightForm::reshaped) {
       const Found found = required(parts[0], param);
-      if (without_ones(found.shape) == without_ones(shape)) in_file = found.shape;
+      if (are_same_but_for_dims(found.shape, shape)) in_file = found.shape;
     }
     check(parts[0], param, {type.dtype, in_file});
     Tensor t = tensor(parts[0]);
@@ -114,9 +116,14 @@ class NamedWeights : public WeightFiles {
     }
     return all;
   }
-  static Shape without_ones(Shape shape) {
-    shape.erase(std::remove(shape.begin(), shape.end(), 1), shape.end());
-    return shape;
+  /// Whether dims of 1 are all that differs, or one of the two is a single row of the same elements.
+  static bool are_same_but_for_dims(Shape a, Shape b) {
+    const auto count = [](const Shape& s) {
+      return std::accumulate(s.begin(), s.end(), int64_t{1}, std::multiplies<>());
+    };
+    const auto drop_ones = [](Shape& s) { s.erase(std::remove(s.begin(), s.end(), 1), s.end()); };
+    drop_ones(a), drop_ones(b);
+    return a == b || ((a.size() == 1 || b.size() == 1) && count(a) == count(b));
   }
   static Tensor transposed(const Tensor& t) {
     const int64_t bytes = static_cast<int64_t>(byte_size(t.dtype()));

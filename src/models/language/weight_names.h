@@ -8,7 +8,7 @@
 
 namespace rlx::language {
 
-/// How a tensor stands in the file: as the param, as [in, out], or with other dims of 1.
+/// How a tensor stands in the file: as the param, as [in, out], or with other dims of 1 or as one row.
 enum class WeightForm { plain, transposed, reshaped };
 struct WeightName {
   std::string_view param;  ///< without ".weight" or ".bias", but where `is_whole`
