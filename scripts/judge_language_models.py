@@ -46,11 +46,13 @@ LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_e
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
 MOE = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 40, "head_dim": 16}
+DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+         "shared_expert_intermediate_size": 24}
 
 
 # What llama.cpp's files cannot say, or its converter leaves out: dynamic scaling, windows of Llama's and Qwen2's architectures, a scale of
 # attention's scores of its own, dense layers among sparse ones, Mamba 2 without a bias of its convolution.
-NOT_IN_GGUF = {"llama_dynamic", "mistral_window", "qwen2_window", "gemma2", "qwen3_moe_some", "mamba2_groups"}
+NOT_IN_GGUF = {"llama_dynamic", "mistral_window", "qwen2_window", "gemma2", "qwen3_moe_some", "mamba2_groups", "qwen3_next_some"}
 
 
 def plain(theta=10000.0, **more):
@@ -88,6 +90,12 @@ MODELS = {
     "gpt2": (tf.GPT2Config, {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "n_ctx": 256}),
     "qwen3_moe": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": True}),
     "qwen3_moe_some": (tf.Qwen3MoeConfig, {**plain(), **MOE, "norm_topk_prob": False, "mlp_only_layers": [1]}),
+    "qwen3_next": (tf.Qwen3NextConfig, {**plain(partial_rotary_factor=0.25), **MOE, **DELTA, "num_hidden_layers": 4}),
+    "qwen3_next_some": (tf.Qwen3NextConfig, {"rope_parameters": {**YARN, "partial_rotary_factor": 0.5}, **MOE, **DELTA, "norm_topk_prob": False,
+                                             "mlp_only_layers": [1], "attention_bias": True, "linear_num_key_heads": 4, "linear_key_head_dim": 6,
+                                             "layer_types": ["full_attention", "linear_attention", "linear_attention"], "linear_conv_kernel_dim": 3}),
+    "qwen3_next_file": (tf.Qwen3NextConfig, {**plain(), **MOE, **DELTA, "num_hidden_layers": 4, "file": {
+        "rope_parameters": None, "rope_theta": 5e4, "partial_rotary_factor": 0.5, "layer_types": None, "full_attention_interval": 2}}),
     "mamba": (tf.MambaConfig, {"state_size": 8, "time_step_rank": 5}),
     "mamba2": (tf.Mamba2Config, {"num_heads": 12, "head_dim": 8, "state_size": 16, "n_groups": 1, "chunk_size": 32}),
     "mamba2_groups": (tf.Mamba2Config, {"num_heads": 6, "head_dim": 16, "state_size": 16, "n_groups": 3, "chunk_size": 16, "use_bias": True,

@@ -51,18 +51,21 @@ struct RopeConfig {
 };
 
 /// What mixes the tokens of a layer: attention, whose caches grow with the text, or a recurrence, whose state has one
-/// size. mamba: Gu, Dao 2023. mamba2: Dao, Gu 2024.
-enum class TokenMixer { attention, mamba, mamba2 };
-constexpr std::array<std::string_view, 3> names_of(TokenMixer) { return {"attention", "mamba", "mamba2"}; }
+/// size. mamba: Gu, Dao 2023. mamba2: Dao, Gu 2024. gated_delta_net: Yang, Kautz, Hatamizadeh 2024.
+enum class TokenMixer { attention, mamba, mamba2, gated_delta_net };
+constexpr std::array<std::string_view, 4> names_of(TokenMixer) {
+  return {"attention", "mamba", "mamba2", "gated_delta_net"};
+}
 /// The recurrences of a decoder, all of one shape.
 struct RecurrentConfig {
-  int64_t inner = 0;      ///< elements of a token that are mixed
-  int64_t state = 0;      ///< elements that each of them keeps
-  int64_t kernel = 4;     ///< tokens that the causal convolution in front sees, the token itself included
-  int64_t heads = 0;      ///< of mamba2: inner / heads elements share their decay
-  int64_t groups = 1;     ///< of mamba2: heads of a group share what they write and read (B, C), and their norm
-  int64_t step_rank = 0;  ///< of mamba: the width that steps are projected from
-  bool bias = false;      ///< of the projections into and out of the mixer
+  int64_t inner = 0;   ///< elements of a token that are mixed; of gated_delta_net, those of all heads' values
+  int64_t state = 0;   ///< elements that each of them keeps; of gated_delta_net, those of a head's key
+  int64_t kernel = 4;  ///< tokens that the causal convolution in front sees, the token itself included
+  int64_t heads = 0;   ///< of mamba2 and gated_delta_net: inner / heads elements share their decay
+  int64_t groups = 1;  ///< heads of a group share what they write and read by (B, C; keys, queries), of mamba2 a norm
+  int64_t step_rank = 0;   ///< of mamba: the width that steps are projected from
+  bool is_grouped = true;  ///< of gated_delta_net: one projection has queries, keys, values and gates, group by group
+  bool bias = false;       ///< of the projections into and out of the mixer
   bool convolution_bias = true;
   bool decay_is_log = true;                  ///< params have the logarithm of the decay's rate, and not its negative
   Activation activation = Activation::silu;  ///< behind the convolution
@@ -76,10 +79,11 @@ struct LanguageModelConfig {
   int64_t vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
   int64_t context = 0;  ///< the most positions that the model was made for (max_position_embeddings)
   double norm_epsilon = 1e-6;
-  bool layer_norm = false;      ///< with a mean and a bias, instead of RMSNorm
-  bool norm_adds_one = false;   ///< RMSNorm multiplies by 1 + weight
-  bool post_norms = false;      ///< norms behind attention and feed-forward too, before each is added (Gemma)
-  bool query_key_norm = false;  ///< RMSNorm over each head of queries and keys
+  bool layer_norm = false;       ///< with a mean and a bias, instead of RMSNorm
+  bool norm_adds_one = false;    ///< RMSNorm multiplies by 1 + weight
+  bool post_norms = false;       ///< norms behind attention and feed-forward too, before each is added (Gemma)
+  bool gated_attention = false;  ///< attention's result times sigmoid(gate); gates stand behind each head's query
+  bool query_key_norm = false;   ///< RMSNorm over each head of queries and keys
   bool query_key_value_bias = false, attention_output_bias = false, feed_forward_bias = false;
   bool fused_query_key_value = false;  ///< one weight for the three projections
   bool fused_gate_up = false;          ///< one weight for gate and up
@@ -99,7 +103,8 @@ struct LanguageModelConfig {
   bool has_feed_forward = true;           ///< each layer has one behind what mixes its tokens
   int64_t experts = 0, experts_used = 0;  ///< of layers in `sparse`: of all, and for a token
   int64_t expert_intermediate = 0;
-  bool normalize_experts = false;  ///< the weights of the experts that are used add up to 1
+  int64_t shared_expert_intermediate = 0;  ///< of one more for all tokens, times sigmoid(its gate); 0: there is none
+  bool normalize_experts = false;          ///< the weights of the experts that are used add up to 1
   std::vector<bool> sparse =
       {};  ///< for each layer, whether it has experts instead of a dense feed-forward; empty: none has
 
@@ -138,7 +143,8 @@ class DecoderBlocks {
   /// What one layer keeps of a text. Of attention keys and values, [1, kv_heads, capacity, head_dim], of f32, f16 or
   /// bf16: queries are rounded to the same dtype; scores, their softmax and the weighted sums are computed in f32. Of a
   /// recurrence the last inputs of its convolution, f32[1, kernel - 1, channels], and its state: f32[1, inner, state]
-  /// of mamba, f32[1, heads, inner / heads, state] of mamba2. Both are zeros before the first token.
+  /// of mamba, f32[1, heads, inner / heads, state] of mamba2, f32[1, heads, state, inner / heads] of gated_delta_net.
+  /// Both are zeros before the first token.
   struct Cache {
     Value keys, values;
     Value convolution = {}, state = {};
@@ -167,9 +173,10 @@ class DecoderBlocks {
   /// `cache` becomes the state behind the last of them.
   Value mamba(Value x, int64_t layer, Cache& cache);
   Value mamba2(Value x, int64_t layer, Cache& cache);
+  Value gated_delta_net(Value x, int64_t layer, Cache& cache);
   /// The dense feed-forward of a layer: f32[1, n, hidden] to the same, as `experts` and `layer`.
   Value feed_forward(Value x, int64_t layer);
-  /// The mixture of experts of a layer.
+  /// The mixture of experts of a layer, with the shared one.
   Value experts(Value x, int64_t layer);
   /// Norms, attention or a recurrence, and feed-forward or experts, with their residual connections.
   Value layer(Value x, int64_t layer, const Positions& positions, Cache& cache);
@@ -182,6 +189,7 @@ class DecoderBlocks {
   };
   Angles angles(bool is_local, const Positions& positions);
   Value rms_norm(Value x, const std::string& name);
+  Value shared_expert(Value x, const std::string& at);
   Value causal_convolution(Value x, const std::string& name, Value& last);
   Value repeated_groups(Value x, int64_t groups, int64_t heads);
   Graph& graph_;

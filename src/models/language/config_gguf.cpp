@@ -93,6 +93,24 @@ class Fields {
       fail(ErrorCode::parse, "'", name(key), "' is of type ", gguf_type_name(*value), ", but should be a bool");
     return *flag;
   }
+  /// A list with a flag for each of the layers, or for more; nullopt if there is no such key.
+  std::optional<std::vector<bool>> flags(std::string_view key, int64_t layers) const {
+    const GgufValue* value = find(key);
+    if (!value) return std::nullopt;
+    const auto* list = std::get_if<GgufArray>(value);
+    std::optional<std::vector<bool>> all;
+    if (list)
+      std::visit(
+          [&](const auto& items) {
+            using Item = typename std::decay_t<decltype(items)>::value_type;
+            if constexpr (std::is_integral_v<Item>) all.emplace(items.begin(), items.end());
+          },
+          list->items);
+    if (!all || static_cast<int64_t>(all->size()) < layers)
+      fail(ErrorCode::parse, "'", name(key), "' is ", list ? text_of("a list of ", list->size(), " items") : "no list",
+           ", but should be a flag for each of ", layers, " layers");
+    return all;
+  }
   bool has_tensor(std::string_view tensor) const { return file_.find(tensor) != nullptr; }
   /// A vector of factors, as numbers; empty if there is no such tensor.
   std::vector<double> factors(std::string_view tensor) const {
@@ -166,19 +184,9 @@ void fill_rope(LanguageModelConfig& c, const Fields& f) {
 void fill_window(LanguageModelConfig& c, const Fields& f, std::optional<int64_t> otherwise, int64_t period) {
   c.window = f.size_or("attention.sliding_window", otherwise.value_or(0), 0, kMostContext);
   const GgufValue* pattern = f.find("attention.sliding_window_pattern");
-  const auto* list = pattern ? std::get_if<GgufArray>(pattern) : nullptr;
-  std::optional<std::vector<bool>> flags;
-  if (list)
-    std::visit(
-        [&](const auto& items) {
-          using Item = typename std::decay_t<decltype(items)>::value_type;
-          if constexpr (std::is_integral_v<Item>) flags.emplace(items.begin(), items.end());
-        },
-        list->items);
-  if (list && (!flags || static_cast<int64_t>(flags->size()) < c.layers))
-    fail(ErrorCode::parse, "'", f.name("attention.sliding_window_pattern"), "' is a list of ", list->size(),
-         " items, but should be a number, or a flag for each of ", c.layers, " layers");
-  if (pattern && !list) period = f.size("attention.sliding_window_pattern", 0, kMostLayers);
+  const bool is_list = pattern && std::holds_alternative<GgufArray>(*pattern);
+  const auto flags = is_list ? f.flags("attention.sliding_window_pattern", c.layers) : std::nullopt;
+  if (pattern && !is_list) period = f.size("attention.sliding_window_pattern", 0, kMostLayers);
   for (int64_t i = 0; i < c.layers; ++i) {
     const bool has_window = flags ? bool((*flags)[static_cast<size_t>(i)]) : period == 0 || i % period < period - 1;
     c.windowed.push_back(c.window > 0 && has_window);
@@ -212,6 +220,26 @@ void fill_qwen3moe(LanguageModelConfig& c, const Fields& f) {
   c.expert_intermediate = f.size("expert_feed_forward_length", 1, kMostIntermediate);
   c.normalize_experts = true;
   for (int64_t i = 0; i < c.layers; ++i) c.sparse.push_back(f.has_tensor(text_of("blk.", i, ".ffn_gate_inp.weight")));
+}
+void fill_qwen3next(LanguageModelConfig& c, const Fields& f) {
+  fill_qwen3moe(c, f);
+  c.gated_attention = true;  // the norms' weights have their 1 already
+  c.shared_expert_intermediate = f.size("expert_shared_feed_forward_length", 1, kMostIntermediate);
+  RecurrentConfig& r = c.recurrent;
+  r.inner = f.size("ssm.inner_size", 1, kMostWidth);
+  r.state = f.size("ssm.state_size", 1, kMostHeadDim);
+  r.kernel = f.size("ssm.conv_kernel", 2, kMostKernel);
+  r.heads = f.size("ssm.time_step_rank", 1, kMostHeads);
+  r.groups = f.size("ssm.group_count", 1, kMostHeads);
+  r.decay_is_log = r.convolution_bias = false;
+  // Before, the converter left the four parts in one tensor.
+  r.is_grouped = f.has_tensor("blk.0.ssm_in.weight");
+  const auto recurrent = f.flags("attention.recurrent_layers", c.layers);
+  const int64_t period = f.size_or("full_attention_interval", 4, 1, kMostLayers);
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const bool is_recurrent = recurrent ? bool((*recurrent)[static_cast<size_t>(i)]) : (i + 1) % period != 0;
+    c.mixers.push_back(is_recurrent ? TokenMixer::gated_delta_net : TokenMixer::attention);
+  }
 }
 void fill_gemma(LanguageModelConfig& c, const Fields&) {
   c.activation = Activation::gelu_tanh;
@@ -282,7 +310,7 @@ struct Architecture {
 constexpr Architecture kArchitectures[] = {
     {"llama", fill_llama}, {"qwen2", fill_qwen2},        {"qwen3", fill_qwen3},          {"qwen3moe", fill_qwen3moe},
     {"gemma", fill_gemma}, {"gemma2", fill_gemma2},      {"gemma3", fill_gemma3},        {"phi3", fill_phi3},
-    {"gpt2", fill_gpt2},   {"mamba", fill_mamba, false}, {"mamba2", fill_mamba2, false},
+    {"gpt2", fill_gpt2},   {"mamba", fill_mamba, false}, {"mamba2", fill_mamba2, false}, {"qwen3next", fill_qwen3next},
 };
 
 /// Sizes of attention and of the feed-forward.

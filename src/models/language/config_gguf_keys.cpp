@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -139,7 +140,12 @@ class Checked {
 
 void check_unread_keys(const GgufFile& file, const LanguageModelConfig& c) {
   const Checked check(file, c);
-  for (const Neutral& row : kNeutral) check.key_is(row.key, row.values);
+  const bool is_hybrid = c.architecture == "qwen3next";  // whose keys of recurrent layers and of a shared expert count
+  constexpr std::string_view kOfHybrids[] = {"attention.recurrent_layers", "full_attention_interval",
+                                             "expert_shared_feed_forward_length"};
+  for (const Neutral& row : kNeutral)
+    if (!is_hybrid || std::find(std::begin(kOfHybrids), std::end(kOfHybrids), row.key) == std::end(kOfHybrids))
+      check.key_is(row.key, row.values);
   if (!c.has_attention()) return;
   const double width = static_cast<double>(c.head_dim);
   check.key_is("attention.scale", std::array{0.0, c.attention_scale.value_or(1 / std::sqrt(width))});

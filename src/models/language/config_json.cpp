@@ -112,17 +112,17 @@ void fill_qwen3(LanguageModelConfig& c, const Keys& k) {
   fill_qwen_window(c, k);
   fill_shared_rope(c, k);
 }
-void fill_qwen3_moe(LanguageModelConfig& c, const Keys& k) {
-  fill_common(c, k, 0, false, 1e-6, {.kv_heads = 4});
-  c.query_key_value_bias = c.attention_output_bias = k.flag_or("attention_bias", false);
-  c.query_key_norm = true;
-  if (k.flag_or("use_sliding_window", false)) fill_window(c, k, kUsualWindow);
-  window_everywhere(c);
+/// Experts of Qwen's mixtures, and in which layers they are.
+void fill_experts(LanguageModelConfig& c, const Keys& k, int64_t usual_count, int64_t usual_used, int64_t usual_width,
+                  bool normalized) {
+  const auto size = [&](const char* key, int64_t otherwise, int64_t most) {
+    return otherwise > 0 ? k.size_or(key, otherwise, 1, most) : k.size(key, 1, most);
+  };
   const char* count = k.has("num_local_experts") ? "num_local_experts" : "num_experts";
-  c.experts = k.size(count, 1, kMostExperts);
-  c.experts_used = k.size("num_experts_per_tok", 1, kMostExperts);
-  c.expert_intermediate = k.size("moe_intermediate_size", 1, kMostIntermediate);
-  c.normalize_experts = k.flag_or("norm_topk_prob", false);
+  c.experts = size(count, usual_count, kMostExperts);
+  c.experts_used = size("num_experts_per_tok", usual_used, kMostExperts);
+  c.expert_intermediate = size("moe_intermediate_size", usual_width, kMostIntermediate);
+  c.normalize_experts = k.flag_or("norm_topk_prob", normalized);
   const int64_t step = k.size_or("decoder_sparse_step", 1, 1, kMostLayers);
   for (int64_t i = 0; i < c.layers; ++i) c.sparse.push_back((i + 1) % step == 0);
   if (const JsonTree* dense = k.find("mlp_only_layers")) {
@@ -133,6 +133,47 @@ void fill_qwen3_moe(LanguageModelConfig& c, const Keys& k) {
              c.layers - 1);
       c.sparse[layer.natural()] = false;
     }
+  }
+}
+void fill_qwen3_moe(LanguageModelConfig& c, const Keys& k) {
+  fill_common(c, k, 0, false, 1e-6, {.kv_heads = 4});
+  c.query_key_value_bias = c.attention_output_bias = k.flag_or("attention_bias", false);
+  c.query_key_norm = true;
+  if (k.flag_or("use_sliding_window", false)) fill_window(c, k, kUsualWindow);
+  window_everywhere(c);
+  fill_experts(c, k, 0, 0, 0, false);
+  fill_shared_rope(c, k);
+}
+void fill_qwen3_next(LanguageModelConfig& c, const Keys& k) {
+  fill_common(c, k, 256, false, 1e-6, {.kv_heads = 2});
+  c.query_key_value_bias = c.attention_output_bias = k.flag_or("attention_bias", false);
+  c.query_key_norm = c.norm_adds_one = c.gated_attention = true;
+  if (k.has("num_local_experts") && !k.has("num_experts"))
+    fail(ErrorCode::unsupported, k.name("num_local_experts"), " is there; for qwen3_next it is called 'num_experts'");
+  fill_experts(c, k, 512, 10, 512, true);
+  c.shared_expert_intermediate = k.size_or("shared_expert_intermediate_size", 512, 1, kMostIntermediate);
+  RecurrentConfig& r = c.recurrent;
+  r.kernel = k.size_or("linear_conv_kernel_dim", 4, 2, kMostKernel);
+  r.state = k.size_or("linear_key_head_dim", 128, 1, kMostHeadDim);
+  r.groups = k.size_or("linear_num_key_heads", 16, 1, kMostHeads);
+  r.heads = k.size_or("linear_num_value_heads", 32, 1, kMostHeads);
+  r.inner = r.heads * k.size_or("linear_value_head_dim", 128, 1, kMostHeadDim);
+  r.convolution_bias = false;
+  r.activation = c.activation;
+  const JsonTree* types = k.find("layer_types");
+  const int64_t period = k.size_or("full_attention_interval", 4, 1, kMostLayers);
+  if (types && !types->is_array())
+    fail(ErrorCode::parse, k.name("layer_types"), " is ", types->shown(), ", not a list");
+  if (types && static_cast<int64_t>(types->elements().size()) != c.layers)
+    fail(ErrorCode::parse, k.name("layer_types"), " has ", types->elements().size(), " items for ", c.layers,
+         " layers");
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const JsonTree* type = types ? &types->elements()[static_cast<size_t>(i)] : nullptr;
+    if (type && (!type->is_string() || (type->string() != "full_attention" && type->string() != "linear_attention")))
+      fail(ErrorCode::unsupported, "item ", i, " of ", k.name("layer_types"), " is ", type->shown(),
+           "; there are \"full_attention\" and \"linear_attention\"");
+    const bool is_full = type ? type->string() == "full_attention" : (i + 1) % period == 0;
+    c.mixers.push_back(is_full ? TokenMixer::attention : TokenMixer::gated_delta_net);
   }
   fill_shared_rope(c, k);
 }
@@ -279,6 +320,7 @@ constexpr Architecture kArchitectures[] = {
     {"qwen2", "Qwen2ForCausalLM", fill_qwen2},
     {"qwen3", "Qwen3ForCausalLM", fill_qwen3},
     {"qwen3_moe", "Qwen3MoeForCausalLM", fill_qwen3_moe},
+    {"qwen3_next", "Qwen3NextForCausalLM", fill_qwen3_next},
     {"gemma", "GemmaForCausalLM", fill_gemma1},
     {"gemma2", "Gemma2ForCausalLM", fill_gemma2},
     {"gemma3_text", "Gemma3ForCausalLM", fill_gemma3},
@@ -327,7 +369,8 @@ void refuse_other_names(const std::string& architecture, const Keys& k) {
   for (const Names& row :
        {Names{"gpt2", "n_embd", "hidden_size"}, Names{"gpt2", "n_positions", "max_position_embeddings"},
         Names{"gpt2", "n_head", "num_attention_heads"}, Names{"gpt2", "n_layer", "num_hidden_layers"},
-        Names{"qwen3_moe", "num_experts", "num_local_experts"}}) {
+        Names{"qwen3_moe", "num_experts", "num_local_experts"},
+        Names{"qwen3_next", "num_experts", "num_local_experts"}}) {
     if (row.architecture != architecture || !k.has(row.key) || !k.has(row.other)) continue;
     const int64_t one = k.size(row.key, 0, kMostContext), two = k.size(row.other, 0, kMostContext);
     if (one != two)
@@ -349,7 +392,9 @@ void refuse_other_windows(const LanguageModelConfig& c, const Keys& k) {
   if (!types->is_array()) fail(ErrorCode::parse, k.name("layer_types"), " is ", types->shown(), ", not a list");
   for (size_t i = 0; i < std::min(types->elements().size(), c.windowed.size()); ++i) {
     const JsonTree& type = types->elements()[i];
-    const char* built = c.windowed[i] ? "sliding_attention" : "full_attention";
+    const char* built = c.mixer(static_cast<int64_t>(i)) != TokenMixer::attention ? "linear_attention"
+                        : c.windowed[i]                                           ? "sliding_attention"
+                                                                                  : "full_attention";
     if (!type.is_string() || type.string() != built)
       fail(ErrorCode::unsupported, "item ", i, " of ", k.name("layer_types"), " is ", type.shown(), ", but layers of ",
            c.architecture, " have ", built);

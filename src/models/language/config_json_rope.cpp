@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
-/// Which of the three ways to read its rotary positions an architecture has.
-enum class Reading { shared, phi, each_kind };
+/// Which way to read its rotary positions an architecture has. `partial` is `shared` with a part of each head.
+enum class Reading { shared, phi, each_kind, partial };
 
 RopeScaling scaling_named(const std::string& name, Reading reading) {
   const bool is_phi = reading == Reading::phi;
@@ -39,6 +39,11 @@ RopeScaling scaling_of(const Keys& p, Reading reading) {
 
 /// How many elements of a head turn.
 int64_t dims_of(const Keys& model, const Keys& p, const LanguageModelConfig& c, RopeScaling scaling, Reading reading) {
+  if (reading == Reading::partial) {  // a quarter where no key says it: Qwen3NextConfig
+    const char* key = "partial_rotary_factor";
+    const double part = p.number_or(key, model.number_or(key, 0.25, 1e-6, 1), 1e-6, 1);
+    return static_cast<int64_t>(static_cast<double>(c.head_dim) * part);
+  }
   // Plain positions turn whole heads whatever the key says, but for Phi-3's.
   if (reading != Reading::phi && scaling == RopeScaling::plain) return c.head_dim;
   const char* key = "partial_rotary_factor";
@@ -53,7 +58,8 @@ int64_t dims_of(const Keys& model, const Keys& p, const LanguageModelConfig& c, 
 int64_t original_context_of(const Keys& model, const Keys& p, const LanguageModelConfig& c, Reading reading) {
   // Phi-3's key of the model has a default, so that the other place never counts.
   if (reading == Reading::phi) return model.size_or(kOriginal, 4096, 2, kMostContext);
-  if (reading == Reading::shared && model.has(kOriginal)) return model.size(kOriginal, 2, kMostContext);
+  if ((reading == Reading::shared || reading == Reading::partial) && model.has(kOriginal))
+    return model.size(kOriginal, 2, kMostContext);
   return p.size_or(kOriginal, c.context, 2, kMostContext);
 }
 
@@ -118,7 +124,10 @@ void fill_shared_rope(LanguageModelConfig& c, const Keys& k) {
   const double theta = k.number_or("rope_theta", 10000, 1 + 1e-9, kHuge);
   const char* key = object_or_nothing(k, "rope_scaling").elements().empty() ? "rope_parameters" : "rope_scaling";
   const Keys p(object_or_nothing(k, key), text_of(key, "."));
-  c.rope = rope_from(k, p, c, theta, c.architecture == "phi3" ? Reading::phi : Reading::shared);
+  c.rope = rope_from(k, p, c, theta,
+                     c.architecture == "phi3"         ? Reading::phi
+                     : c.architecture == "qwen3_next" ? Reading::partial
+                                                      : Reading::shared);
 }
 
 void fill_gemma3_ropes(LanguageModelConfig& c, const Keys& k) {

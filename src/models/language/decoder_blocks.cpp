@@ -141,9 +141,16 @@ Value DecoderBlocks::attention(Value x, int64_t layer, const Positions& position
     k = slice_axis(all, 2, queries, queries + keys);
     v = slice_axis(all, 2, queries + keys, queries + 2 * keys);
   } else {
-    q = linear(x, at + "query", queries, config_.query_key_value_bias);
+    const int64_t with_gates = config_.gated_attention ? 2 * queries : queries;
+    q = linear(x, at + "query", with_gates, config_.query_key_value_bias);
     k = linear(x, at + "key", keys, config_.query_key_value_bias);
     v = linear(x, at + "value", keys, config_.query_key_value_bias);
+  }
+  Value gate;
+  if (config_.gated_attention) {
+    Value both = reshape(q, {1, n, config_.heads, 2 * d});
+    q = slice_axis(both, 3, 0, d);
+    gate = reshape(slice_axis(both, 3, d, 2 * d), {1, n, queries});
   }
   q = reshape(q, {1, n, config_.heads, d});
   k = reshape(k, {1, n, config_.kv_heads, d});
@@ -173,6 +180,7 @@ Value DecoderBlocks::attention(Value x, int64_t layer, const Positions& position
                                slice_axis(cache.values, 2, 0, positions.total), attrs);
   if (mixed.dtype() != f32) mixed = convert(mixed, f32);
   mixed = reshape(transpose(mixed, {0, 2, 1, 3}), {1, n, queries});
+  if (gate) mixed = mixed * sigmoid(gate);
   return linear(mixed, at + "output", config_.hidden, config_.attention_output_bias);
 }
 
@@ -213,7 +221,16 @@ Value DecoderBlocks::experts(Value x, int64_t layer) {
   Value gate = activate(product(each, "gate", width), config_.activation);
   Value out = reshape(product(gate * product(each, "up", width), "down", h), {n, used, h});
   Value shares = broadcast_in_dim(share, {n, used, h}, {0, 1});
-  return reshape(reduce_sum(out * shares, {1}), {1, n, h});
+  Value sum = reshape(reduce_sum(out * shares, {1}), {1, n, h});
+  return config_.shared_expert_intermediate > 0 ? sum + shared_expert(x, at + "shared.") : sum;
+}
+
+Value DecoderBlocks::shared_expert(Value x, const std::string& at) {
+  const int64_t width = config_.shared_expert_intermediate;
+  Value h = activate(linear(x, at + "gate", width), config_.activation) * linear(x, at + "up", width);
+  Value share = reshape(sigmoid(linear(x, at + "router", 1)), {1, x.dim(1)});
+  Value y = linear(h, at + "down", config_.hidden);
+  return y * broadcast_in_dim(share, y.dims(), {0, 1});
 }
 
 Value DecoderBlocks::layer(Value x, int64_t layer, const Positions& positions, Cache& cache) {
@@ -225,6 +242,7 @@ Value DecoderBlocks::layer(Value x, int64_t layer, const Positions& positions, C
     case TokenMixer::attention: mixed = attention(read, layer, positions, cache); break;
     case TokenMixer::mamba: mixed = mamba(read, layer, cache); break;
     case TokenMixer::mamba2: mixed = mamba2(read, layer, cache); break;
+    case TokenMixer::gated_delta_net: mixed = gated_delta_net(read, layer, cache); break;
   }
   within();
   if (config_.post_norms) mixed = norm(mixed, at + "attention_post_norm");

@@ -10,12 +10,13 @@ namespace rlx {
 namespace {
 
 int64_t channels_of(const LanguageModelConfig& c, TokenMixer mixer) {
-  const RecurrentConfig& r = c.recurrent;
+  const RecurrentConfig& r = c.recurrent;  // of the others three parts are convolved together
   return mixer == TokenMixer::mamba ? r.inner : r.inner + 2 * r.groups * r.state;
 }
 Dims state_of(const LanguageModelConfig& c, TokenMixer mixer) {
   const RecurrentConfig& r = c.recurrent;
   if (mixer == TokenMixer::mamba) return {1, r.inner, r.state};
+  if (mixer == TokenMixer::gated_delta_net) return {1, r.heads, r.state, r.inner / r.heads};
   return {1, r.heads, r.inner / r.heads, r.state};
 }
 
@@ -115,6 +116,54 @@ Value DecoderBlocks::mamba2(Value x, int64_t layer, Cache& cache) {
   y = reshape(rlx::rms_norm(reshape(y, {1, n, r.groups, r.inner / r.groups}), {}, {}, config_.norm_epsilon),
               {1, n, r.inner});
   return linear(y * float_param(at + "norm.weight", {r.inner}), at + "out", config_.hidden, r.bias);
+}
+
+/// x over the norm of its last dim.
+static Value of_norm_one(Value x) {
+  Value squares = reduce_sum(x * x, {x.rank() - 1}) + 1e-6;
+  return x * broadcast_like(rsqrt(squares), x, {x.rank() - 1});
+}
+
+Value DecoderBlocks::gated_delta_net(Value x, int64_t layer, Cache& cache) {
+  const std::string at = text_of("layers.", layer, ".mixer.");
+  graph_.set_scope(text_of("layers.", layer, ".mixer"));
+  const RecurrentConfig& r = config_.recurrent;
+  const Dim n = x.dim(1);
+  const int64_t keys = r.groups * r.state, per_group = r.heads / r.groups, width = r.inner / r.heads;
+  Value all, gate;
+  if (r.is_grouped) {
+    const int64_t values = r.inner / r.groups;
+    Value by_group = reshape(linear(x, at + "in", 2 * keys + 2 * r.inner), {1, n, r.groups, 2 * r.state + 2 * values});
+    int64_t from = 0;
+    const auto next = [&](int64_t size) {
+      Value part = slice_axis(by_group, 3, from, from + size);
+      from += size;
+      return reshape(part, {1, n, r.groups * size});
+    };
+    Value q = next(r.state), k = next(r.state), v = next(values);
+    all = concatenate({q, k, v}, 2), gate = next(values);
+  } else {
+    all = linear(x, at + "query_key_value", 2 * keys + r.inner);
+    gate = linear(x, at + "gate", r.inner);
+  }
+  // For each group how much its heads write, and then how much of their states remains.
+  Value both = reshape(linear(x, at + "write_decay", 2 * r.heads), {1, n, r.groups, 2 * per_group});
+  const auto of_heads = [&](int64_t from) {
+    return reshape(slice_axis(both, 3, from, from + per_group), {1, n, r.heads});
+  };
+  Value step = softplus(of_heads(per_group) + float_param(at + "step.bias", {r.heads}));
+  Value remains = step * decay_of(*this, at, {r.heads});
+  Value mixed = causal_convolution(all, at + "convolution", cache.convolution);
+  const auto normalized = [&](int64_t from) {
+    Value part = reshape(slice_axis(mixed, 2, from, from + keys), {1, n, r.groups, r.state});
+    return repeated_groups(of_norm_one(part), r.groups, r.heads);
+  };
+  Value v = reshape(slice_axis(mixed, 2, 2 * keys, 2 * keys + r.inner), {1, n, r.heads, width});
+  auto done = rlx::gated_delta_net(normalized(0), normalized(keys), v, remains, sigmoid(of_heads(0)), cache.state);
+  cache.state = done[1];
+  Value y = rlx::rms_norm(done[0], float_param(at + "norm.weight", {width}), {}, config_.norm_epsilon);
+  y = reshape(y, {1, n, r.inner}) * activate(gate, Activation::silu);
+  return linear(y, at + "out", config_.hidden);
 }
 
 }  // namespace rlx

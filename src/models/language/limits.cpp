@@ -58,7 +58,7 @@ static void check_recurrent(const LanguageModelConfig& c, std::string_view file)
          kMostStateElements);
   check_size("the kernel of the convolution", r.kernel, 2, kMostKernel);
   if (has(TokenMixer::mamba)) check_size("the rank of steps", r.step_rank, 1, kMostWidth);
-  if (!has(TokenMixer::mamba2)) return;
+  if (!has(TokenMixer::mamba2) && !has(TokenMixer::gated_delta_net)) return;
   check_size("the number of heads of recurrences", r.heads, 1, kMostWidth);
   check_size("the number of groups of recurrences", r.groups, 1, r.heads);
   if (r.inner % r.heads != 0 || r.heads % r.groups != 0)
@@ -94,6 +94,9 @@ void check_sizes(const LanguageModelConfig& c, std::string_view file) {
   for (size_t i = 0; i < c.windowed.size(); ++i)
     if (c.windowed[i] && c.window < 1)
       fail(ErrorCode::parse, file, ": layer ", i, " has a window of ", c.window, " tokens");
+  if (c.shared_expert_intermediate < 0 || c.shared_expert_intermediate > kMostIntermediate)
+    fail(ErrorCode::parse, file, ": the width of the shared expert is ", c.shared_expert_intermediate,
+         "; it must be 0 to ", kMostIntermediate);
   if (c.experts_used > c.experts)
     fail(ErrorCode::parse, file, ": ", c.experts_used, " experts are used for a token, but there are ", c.experts);
   if (!c.has_attention()) return;

@@ -142,7 +142,8 @@ class Folder final : public NamedWeights {
  public:
   Folder(const std::string& folder, std::span<const WeightName> names, const LanguageModelConfig& config,
          FileAccess access)
-      : NamedWeights(names, config.experts), folder_(folder), is_tied_(config.tied_embeddings), layers_(config.layers) {
+      : NamedWeights(names, config.experts), folder_(folder), is_tied_(config.tied_embeddings),
+        has_guessing_layers_(config.architecture == "qwen3_next"), layers_(config.layers) {
     namespace fs = std::filesystem;
     const fs::path one = fs::path(folder) / "model.safetensors",
                    index = fs::path(folder) / "model.safetensors.index.json";
@@ -187,6 +188,8 @@ class Folder final : public NamedWeights {
     for (const std::string_view buffer : {".self_attn.rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"})
       if (is_of_layer(name, found_prefix_ + (buffer.starts_with(".self") ? "layers." : "h."), buffer)) return true;
     if (name == found_prefix_ + "rotary_emb.inv_freq") return true;
+    // Layers that guess several tokens at once, which transformers leaves out.
+    if (has_guessing_layers_ && name.starts_with("mtp.")) return true;
     if (is_tied_ && name == in_folder("lm_head.weight")) return is_copy_of_table(name);
     const bool sees_pictures = found_prefix_.find("language_model.") != found_prefix_.npos;
     for (const std::string_view part :
@@ -277,7 +280,7 @@ class Folder final : public NamedWeights {
   }
 
   std::string folder_, found_prefix_ = "model.";
-  bool is_tied_;
+  bool is_tied_, has_guessing_layers_;
   int64_t layers_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> tensors_;  // by name, the file
@@ -286,7 +289,8 @@ class Folder final : public NamedWeights {
 class Gguf final : public NamedWeights {
  public:
   Gguf(const GgufFile& file, const LanguageModelConfig& config)
-      : NamedWeights(kGgufNames, config.experts), file_(file) {}
+      : NamedWeights(config.architecture == "qwen3next" ? gguf_names_of_qwen3next() : kGgufNames, config.experts),
+        file_(file) {}
 
  protected:
   std::optional<Found> find(const std::string& tensor) const override {

@@ -1,8 +1,10 @@
 // See the header.
 #include "models/language/weight_names.h"
 
+#include <iterator>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rlx/error.h"
 
@@ -30,6 +32,17 @@ constexpr WeightName kFolder[] = {
     {"layers.#.experts.gate", "model.layers.#.mlp.experts.*.gate_proj"},
     {"layers.#.experts.up", "model.layers.#.mlp.experts.*.up_proj"},
     {"layers.#.experts.down", "model.layers.#.mlp.experts.*.down_proj"},
+    {"layers.#.experts.shared.router", "model.layers.#.mlp.shared_expert_gate"},
+    {"layers.#.experts.shared.gate", "model.layers.#.mlp.shared_expert.gate_proj"},
+    {"layers.#.experts.shared.up", "model.layers.#.mlp.shared_expert.up_proj"},
+    {"layers.#.experts.shared.down", "model.layers.#.mlp.shared_expert.down_proj"},
+    {"layers.#.mixer.in", "model.layers.#.linear_attn.in_proj_qkvz"},
+    {"layers.#.mixer.write_decay", "model.layers.#.linear_attn.in_proj_ba"},
+    {"layers.#.mixer.convolution", "model.layers.#.linear_attn.conv1d", WeightForm::reshaped},
+    {"layers.#.mixer.norm", "model.layers.#.linear_attn.norm"},
+    {"layers.#.mixer.out", "model.layers.#.linear_attn.out_proj"},
+    {"layers.#.mixer.step.bias", "model.layers.#.linear_attn.dt_bias", WeightForm::plain, true},
+    {"layers.#.mixer.decay_log", "model.layers.#.linear_attn.A_log", WeightForm::plain, true},
 };
 constexpr WeightName kGemma[] = {
     {"embedding", "model.embed_tokens"},
@@ -100,6 +113,13 @@ constexpr WeightName kGguf[] = {
     {"layers.#.experts.gate", "blk.#.ffn_gate_exps"},
     {"layers.#.experts.up", "blk.#.ffn_up_exps"},
     {"layers.#.experts.down", "blk.#.ffn_down_exps"},
+    {"layers.#.experts.shared.router", "blk.#.ffn_gate_inp_shexp", WeightForm::reshaped},
+    {"layers.#.experts.shared.gate", "blk.#.ffn_gate_shexp"},
+    {"layers.#.experts.shared.up", "blk.#.ffn_up_shexp"},
+    {"layers.#.experts.shared.down", "blk.#.ffn_down_shexp"},
+    {"layers.#.mixer.query_key_value", "blk.#.attn_qkv"},
+    {"layers.#.mixer.gate", "blk.#.attn_gate"},
+    {"layers.#.mixer.write_decay", "blk.#.ssm_ba"},
     {"layers.#.mixer.in", "blk.#.ssm_in"},
     {"layers.#.mixer.out", "blk.#.ssm_out"},
     {"layers.#.mixer.convolution", "blk.#.ssm_conv1d", WeightForm::reshaped},
@@ -127,6 +147,16 @@ std::optional<std::string_view> layer_in(std::string_view pattern, std::string_v
 
 const std::span<const WeightName> kFolderNames = kFolder, kGemmaNames = kGemma, kGpt2Names = kGpt2,
                                   kMambaNames = kMamba, kGgufNames = kGguf;
+
+std::span<const WeightName> gguf_names_of_qwen3next() {
+  static const std::vector<WeightName> names = [] {
+    std::vector<WeightName> all(std::begin(kGguf), std::end(kGguf));
+    for (WeightName& row : all)
+      if (row.param == "layers.#.feed_forward_norm") row.file = "blk.#.post_attention_norm";
+    return all;
+  }();
+  return names;
+}
 
 FileName name_in_file(std::span<const WeightName> table, std::string_view param) {
   const size_t dot = param.rfind('.');

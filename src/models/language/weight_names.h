@@ -22,6 +22,8 @@ struct WeightName {
 extern const std::span<const WeightName> kFolderNames, kGemmaNames, kGpt2Names, kMambaNames;
 /// As GGUF names them.
 extern const std::span<const WeightName> kGgufNames;
+/// The same for Qwen3-Next, whose norm in front of the feed-forward has another name.
+std::span<const WeightName> gguf_names_of_qwen3next();
 
 /// A param's name in a file.
 struct FileName {
