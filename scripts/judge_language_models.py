@@ -36,7 +36,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 import torch
 import transformers as tf
-from transformers.models.qwen3_next import modeling_qwen3_next as delta_net
 
 TOLERANCE = 1e-4
 SMALL = {"vocab_size": 131, "hidden_size": 48, "intermediate_size": 72, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -172,11 +171,7 @@ def texts_for(model, count=64, seed=7):
 
 
 def reference(model, texts, stretched):
-    """The logits of each text at once, as `generate` has them too: where keys depend on the length, it drops its cache.
-
-    Of a gated delta net by transformers' own rule for a token after the other: its other one, for whole chunks, is some four times as far
-    from what double precision gives."""
-    delta_net.torch_chunk_gated_delta_rule = delta_net.torch_recurrent_gated_delta_rule
+    """The logits of each text at once, as `generate` has them too: where keys depend on the length, it drops its cache."""
     rows = []
     with torch.no_grad():
         for text in texts:
@@ -235,9 +230,10 @@ convert.main()
     if done.returncode: raise RuntimeError(done.stderr.strip()[-1500:])
 
 
-# llama.cpp computes gelu by a table in f16, which moves logits by some 1e-3; the windows of Phi-3 it leaves out, and longrope's factors it
-# chooses by the context, so that those two are not compared.
-BY_TABLE, NOT_ALIKE = {"gemma", "gemma2_plain_scale", "gemma3", "gpt2"}, {"phi3", "phi3_longrope"}
+# llama.cpp computes gelu by a table in f16, which moves logits by some 1e-3; the windows of Phi-3 it leaves out, longrope's factors it
+# chooses by the context, and keys and queries of Qwen3-Next it normalizes with the epsilon of the other norms (1e-3 here, not 1e-6), so that
+# those three are not compared.
+BY_TABLE, NOT_ALIKE = {"gemma", "gemma2_plain_scale", "gemma3", "gpt2"}, {"phi3", "phi3_longrope", "qwen3_next"}
 
 
 # Keys of GGUF files that its converter does not write of such models; held to llama.cpp alone: name, model, keys.
@@ -342,6 +338,7 @@ ODD_KEYS = {
     "per_layer_config": [None, {"1": {"sliding_window": 3}}], "pad_token_id": [5], "activation_function": ["relu"], "output_router_logits": [True],
     "time_step_limit": [[0.1, 0.5], [0.0, 1.0], [0.7, {"__float__": "Infinity"}]], "chunk_size": [8], "residual_in_fp32": [False], "use_mambapy": [True],
     "layer_norm_epsilon": [1e-2], "time_step_min": [0.5], "num_heads": [12, 4], "intermediate_size": [72, 64], "norm_before_gate": [True],
+    "full_attention_interval": [2, 3], "shared_expert_intermediate_size": [24, 12], "linear_conv_kernel_dim": [4, 3],
 }  # fmt: skip
 
 
@@ -349,7 +346,7 @@ def judge_odd(rlx, folder, count):
     """Configurations with some keys put in by chance: the logits are transformers', or a message refuses them."""
     random, wrong, told = np.random.default_rng(11), 0, {}
     known = {}
-    for name in ("llama", "mistral_window", "qwen2_window", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "phi3_longrope", "gpt2", "qwen3_moe", "mamba", "mamba2"):
+    for name in ("llama", "mistral_window", "qwen2_window", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "phi3_longrope", "gpt2", "qwen3_moe", "mamba", "mamba2", "qwen3_next"):
         made(name, **({} if name == "gpt2" else {"num_hidden_layers": 3})).save_pretrained(folder / name)
         known[name] = json.loads((folder / name / "config.json").read_text())
     text = random.integers(0, 131, 60).tolist()
@@ -379,12 +376,14 @@ def judge_packed(rlx, llama, folder, only):
     import gguf
 
     wrong = 0
-    for name in only or ("llama", "qwen3", "gemma2_plain_scale", "phi3", "qwen3_moe", "mamba2"):
+    for name in only or ("llama", "qwen3", "gemma2_plain_scale", "phi3", "qwen3_moe", "mamba2", "qwen3_next"):
         wide = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "head_dim": 64, "query_pre_attn_scalar": 64,
-                "moe_intermediate_size": 256, "vocab_size": 300}  # fmt: skip
+                "moe_intermediate_size": 256, "vocab_size": 300, "shared_expert_intermediate_size": 256, "linear_num_key_heads": 4,
+                "linear_num_value_heads": 8, "linear_key_head_dim": 32, "linear_value_head_dim": 32}  # fmt: skip
         wide = {k: v for k, v in wide.items() if k in ("hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size") or
                 k in MODELS[name][1] or (k == "head_dim" and name != "phi3")}  # fmt: skip
         if name == "mamba2": wide = {"hidden_size": 256, "num_hidden_layers": 2, "vocab_size": 304, "num_heads": 8, "head_dim": 64, "n_groups": 2}
+        if name == "qwen3_next": wide["layer_types"] = ["linear_attention", "full_attention"]
         model = made(name, **wide)
         model.save_pretrained(folder / name)
         texts = texts_for(model, 12)

@@ -19,7 +19,7 @@ namespace rlx::test::recurrent_models {  // a unity build puts the tests of this
 namespace {
 
 const std::string kGolden = "tests/golden/language_models/";
-constexpr const char* kModels[] = {"mamba", "mamba2"};
+constexpr const char* kModels[] = {"mamba", "mamba2", "qwen3_next"};
 constexpr float kTolerance = 1e-4F;
 
 std::vector<int32_t> ids_of(const std::string& name) {
@@ -78,7 +78,7 @@ TEST_CASE("a copy of a recurrent sequence goes on by itself, and its memory does
     CAPTURE(name);
     const Golden golden(name);
     const std::span<const int32_t> text = golden.ids;
-    const LanguageModel model = LanguageModel::load(kGolden + name);
+    const LanguageModel model = LanguageModel::load(kGolden + name, {.context = 512});
     LanguageModel::Sequence one = model.sequence();
     one.logits(text.first(40));
     const size_t bytes = one.memory_bytes();
@@ -148,6 +148,15 @@ TEST_CASE("recurrences that do not fit together are refused with their numbers")
   says(refusal("mamba", {{"time_step_rank", "many"}}), "'time_step_rank' in config.json is \"many\"");
   says(refusal("mamba", {{"time_step_rank", 0}}), "'time_step_rank' in config.json is 0");
   says(refusal("mamba", {{"architectures", {"MambaModel"}}}), "but what is built here is MambaForCausalLM");
+  says(refusal("qwen3_next", {{"layer_types", {1, 2, 3, 4}}}), "item 0 of 'layer_types' in config.json is 1");
+  says(refusal("qwen3_next", {{"layer_types", {"full_attention"}}}), "'layer_types' in config.json has 1 items for 4");
+  says(refusal("qwen3_next", {{"linear_num_key_heads", 3}}), "32 elements in 4 heads of 3 groups");
+  says(refusal("qwen3_next", {{"linear_conv_kernel_dim", 1000}}), "'linear_conv_kernel_dim' in config.json is 1000");
+  says(refusal("qwen3_next", {{"linear_value_head_dim", 0}}), "'linear_value_head_dim' in config.json is 0");
+  says(refusal("qwen3_next", {{"num_local_experts", 9}}), "but 'num_local_experts', another name of it, is 9");
+  says(refusal("qwen3_next", {{"shared_expert_intermediate_size", 0}}), "'shared_expert_intermediate_size' in");
+  says(refusal("qwen3_next", {{"rope_parameters", {{"partial_rotary_factor", 0.4}}}}),
+       "3 elements of a head of 8 turn");
   // Python's word for the infinite limit, as older files have it.
   std::string text = file_content(kGolden + "mamba2/config.json");
   const size_t from = text.find('{', text.find("time_step_limit"));

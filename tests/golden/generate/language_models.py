@@ -36,6 +36,8 @@ KEPT = {  # and whether as GGUF
     "phi3_longrope": (True, {"rope_parameters": {**judge.LONG, **FACTORS}}),
     "gpt2": (True, {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 41}),
     "qwen3_moe": (True, {"head_dim": 8, "num_experts": 4, "moe_intermediate_size": 8}),
+    "qwen3_next": (True, {"head_dim": 8, "num_experts": 4, "moe_intermediate_size": 8, "num_hidden_layers": 4, "shared_expert_intermediate_size": 12,
+                          "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}),
     "mamba": (True, {"time_step_rank": 3}),
     "mamba2": (True, {"num_heads": 4, "head_dim": 8, "state_size": 8, "n_groups": 2}),
 }
