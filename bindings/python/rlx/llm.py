@@ -249,7 +249,8 @@ class Sequence:
             return _logits(lib.rlx_sequence_all_logits, self._handle, ids)
 
     def rewind(self, count):
-        """Takes the last `count` tokens back. Fails if there are fewer."""
+        """Takes the last `count` tokens back. Fails if there are fewer. A model with recurrent layers (Mamba, Qwen3-Next) reads what is left
+        again with the next call."""
         with self._lock:
             check(lib.rlx_sequence_rewind, self._handle, count)
 

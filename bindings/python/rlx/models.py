@@ -282,7 +282,8 @@ def _json(value):
 
 
 class SentenceEncoder:
-    """Sentences to vectors of norm 1: tokenizer, BERT and weights from a model folder, the mean over the tokens.
+    """Sentences to vectors: tokenizer, BERT or ModernBERT and weights from a model folder. Its modules.json says what makes a vector of the
+    tokens, and whether its norm is 1; without one it is the mean over the tokens, with norm 1.
 
     device, threads   as of an `rlx.Session`
     most_tokens       of one batch, padding included (8192)
