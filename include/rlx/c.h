@@ -700,8 +700,8 @@ rlx_status rlx_sequence_all_logits(rlx_sequence* sequence, const int32_t* ids, s
                                    rlx_error** error);
 /* Tokens so far. */
 int64_t rlx_sequence_position(const rlx_sequence* sequence);
-/* Takes the last `tokens` back; fails if there are fewer, or if it is negative. A model with recurrent layers reads what
-   is left again with the next call. */
+/* Takes the last `tokens` back; fails if there are fewer, or if it is negative. A model with recurrent layers reads
+   what is left again with the next call. */
 rlx_status rlx_sequence_rewind(rlx_sequence* sequence, int64_t tokens, rlx_error** error);
 /* Bytes of what the model keeps of it; copies that were not continued share them. */
 size_t rlx_sequence_memory_bytes(const rlx_sequence* sequence);

@@ -74,8 +74,8 @@ def near(got, wanted):
 
 
 # ---- logits ----
-def test_there_are_eleven_models():
-    assert len(NAMES) == 11 and set(GREEDY) == set(NAMES)
+def test_there_are_fourteen_models():
+    assert len(NAMES) == 14 and set(GREEDY) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
