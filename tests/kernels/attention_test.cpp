@@ -153,6 +153,37 @@ TEST_CASE("soft-cap comes after the scale and before the bias") {
   });
 }
 
+TEST_CASE("a row whose biases all are near the lowest f32 is uniform, and -inf excludes a key") {
+  for_each_target([] {
+    constexpr float lowest = std::numeric_limits<float>::lowest(), inf = std::numeric_limits<float>::infinity();
+    for (DType bias_dtype : {f32, bf16, f64})
+      for (int64_t sq : {1, 3, 20, 50}) {
+        const int64_t sk = 150, d = 16;
+        const Elements q = Elements::random(f32, sq * d, 1), k = Elements::random(f32, sk * d, 2);
+        const Elements v = Elements::random(f32, sk * d, 3);
+        Elements bias = Elements::filled(bias_dtype, sq * sk, bias_dtype == bf16 ? -3.3e38 : lowest), out(f32, sq * d);
+        for (int64_t i = 0; i < sq; ++i) {
+          bias.set(i * sk + 5, -inf);
+          if (i % 2) bias.set(i * sk + 7, 0);  // the only key that counts
+        }
+        AttentionArgs a;
+        a.dtype = f32, a.bias_dtype = bias_dtype;
+        a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data(), a.bias = bias.data();
+        a.q_stride = a.k_stride = a.v_stride = a.out_stride = a.head_dim = a.value_dim = d;
+        a.q_rows = sq, a.k_rows = sk, a.scale = 0.3, a.bias_row_stride = sk;
+        plan(a);
+        Scratch scratch(attention_scratch_bytes(a));
+        attention(a, 0, sq, scratch.data());
+        for (int64_t c = 0; c < d; ++c) {
+          double mean = 0;
+          for (int64_t j = 0; j < sk; ++j) mean += j == 5 ? 0 : v[j * d + c] / static_cast<double>(sk - 1);
+          for (int64_t i = 0; i < sq; ++i)
+            require_close(f32, i * d + c, out[i * d + c], i % 2 ? v[7 * d + c] : mean, 16, 1);
+        }
+      }
+  });
+}
+
 TEST_CASE("scores far apart and far from zero neither overflow nor lose the small ones") {
   for_each_target([] {
     check({.t = f32, .sq = 20, .sk = 200, .d = 16, .dv = 16, .scale = 1, .spread = 6});

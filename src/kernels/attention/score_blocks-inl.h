@@ -27,6 +27,9 @@ namespace rlx::kernels {
 
 // The running maximum before any key: with -inf the weight of a masked key would be exp(-inf - -inf), a NaN.
 inline constexpr float kNoScore = std::numeric_limits<float>::lowest();
+// A finite bias excludes no key, also one that is near the lowest f32, as models write their masks: a row all of whose
+// biases are so is uniform. Scores are in units of ln 2, in which such a number would be -inf.
+inline constexpr float kLowestBias = 0.69314f * std::numeric_limits<float>::lowest();
 
 inline int64_t rounded_up_to(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -369,13 +372,20 @@ inline void cap_scores(const QueryBlock& b, int64_t keys, float cap) {
     hn::Store(hn::Mul(TanhFast(d, hn::Mul(hn::Load(d, b.scores + i), inward)), outward), d, b.scores + i);
 }
 
+/// A bias in units of ln 2.
+inline float scaled_bias(float bias) {
+  const bool excludes = bias == -std::numeric_limits<float>::infinity();
+  return (excludes ? bias : std::max(bias, kLowestBias)) / kLn2;
+}
+
 /// Adds bias[query][key], keys from `key` on. f32 rows are transposed in registers, 4 x 4 elements at a time.
 inline void add_bias(const AttentionArgs& a, const QueryBlock& b, int64_t key, int64_t keys) {
   const int64_t origin = b.first * a.bias_row_stride + key * a.bias_col_stride;
   int64_t i = 0;
   if (a.bias_dtype == f32 && a.bias_col_stride == 1) {
     const hn::Full128<float> d;
-    const auto inverse_ln2 = hn::Set(d, 1 / kLn2);
+    const auto inverse_ln2 = hn::Set(d, 1 / kLn2), lowest = hn::Set(d, kLowestBias);
+    const auto excluded = hn::Set(d, -std::numeric_limits<float>::infinity());
     for (; i + 4 <= b.count; i += 4) {
       int64_t j = 0;
       for (; j + 4 <= keys; j += 4) {
@@ -385,8 +395,10 @@ inline void add_bias(const AttentionArgs& a, const QueryBlock& b, int64_t key, i
         const auto low = hn::InterleaveLower(d, r0, r2), low2 = hn::InterleaveLower(d, r1, r3);
         const auto high = hn::InterleaveUpper(d, r0, r2), high2 = hn::InterleaveUpper(d, r1, r3);
         float* to = b.scores + j * b.stride + i;
-        const auto add = [&](auto v, float* at)
-                             HWY_ATTR { hn::StoreU(hn::MulAdd(v, inverse_ln2, hn::LoadU(d, at)), d, at); };
+        const auto add = [&](auto v, float* at) HWY_ATTR {
+          const auto bias = hn::IfThenElse(hn::And(hn::Lt(v, lowest), hn::Ne(v, excluded)), lowest, v);  // NaN stays
+          hn::StoreU(hn::MulAdd(bias, inverse_ln2, hn::LoadU(d, at)), d, at);
+        };
         add(hn::InterleaveLower(d, low, low2), to);
         add(hn::InterleaveUpper(d, low, low2), to + b.stride);
         add(hn::InterleaveLower(d, high, high2), to + 2 * b.stride);
@@ -394,12 +406,12 @@ inline void add_bias(const AttentionArgs& a, const QueryBlock& b, int64_t key, i
       }
       for (; j < keys; ++j)
         for (int64_t k = i; k < i + 4; ++k)
-          b.scores[j * b.stride + k] += bias_at(a, origin + k * a.bias_row_stride + j) / kLn2;
+          b.scores[j * b.stride + k] += scaled_bias(bias_at(a, origin + k * a.bias_row_stride + j));
     }
   }
   for (; i < b.count; ++i)
     for (int64_t j = 0; j < keys; ++j)
-      b.scores[j * b.stride + i] += bias_at(a, origin + i * a.bias_row_stride + j * a.bias_col_stride) / kLn2;
+      b.scores[j * b.stride + i] += scaled_bias(bias_at(a, origin + i * a.bias_row_stride + j * a.bias_col_stride));
 }
 
 /// Sets the scores that the masks exclude to -inf, keys from `key` on.
