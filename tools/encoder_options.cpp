@@ -26,6 +26,13 @@ void add_accuracy_options(CLI::App& app, CompileOptions& options) {
   add_choice(app, "--accuracy", options.accuracy, names,
              "of products of f32: f32 (default), exact (computed in f64), or row_relative (errors relative to a row's "
              "largest number; faster where there are matrix tiles)");
+  std::vector<std::pair<std::string, Compute>> types;
+  for (size_t i = 0; i < names_of(Compute()).size(); ++i)
+    types.emplace_back(names_of(Compute())[i], static_cast<Compute>(i));
+  add_choice(
+      app, "--compute", options.compute, types,
+      "in what a graph of f32 is computed: f32 (default), bf16 or f16 (products, convolutions, attention and what "
+      "stands between them; sums in f32), auto (in what the device is fastest in)");
   app.add_flag("--batch-invariant", options.batch_invariant,
                "a row's bits do not depend on how many rows are multiplied with it");
 }
@@ -39,7 +46,14 @@ EncoderOptions::EncoderOptions(CLI::App& app) {
 
 std::string EncoderOptions::setting() const {
   return text_of(device, ", ", names_of(compile.accuracy)[static_cast<size_t>(compile.accuracy)],
-                 compile.batch_invariant ? ", batch_invariant" : "");
+                 compile.batch_invariant ? ", batch_invariant" : "",
+                 compile.compute == Compute::as_f32
+                     ? ""
+                     : text_of(", compute ", names_of(compile.compute)[static_cast<size_t>(compile.compute)]));
+}
+
+bool asks_for_numbers(const CompileOptions& options) {
+  return options.accuracy != Accuracy::as_f32 || options.batch_invariant || options.compute != Compute::as_f32;
 }
 
 SentenceEncoder EncoderOptions::load() const {

@@ -36,8 +36,10 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, T& to,
       ->check(CLI::IsMember(names));
 }
 
-/// `--accuracy A` and `--batch-invariant`, into those of `options`.
+/// `--accuracy A`, `--compute T` and `--batch-invariant`, into those of `options`.
 void add_accuracy_options(CLI::App& app, CompileOptions& options);
+/// Whether one of them was given another value than the default.
+bool asks_for_numbers(const CompileOptions& options);
 
 struct EncoderOptions {
   explicit EncoderOptions(CLI::App& app);

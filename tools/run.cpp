@@ -180,8 +180,9 @@ void Run::bind_params(CompiledGraph& compiled) const {
 /// The graph, compiled; or what `rlx compile` made of it.
 CompiledGraph Run::compiled_model() const {
   if (!is_artifact(model)) return Session(Device::parse(device), {threads}).compile(load_model(model), compile);
-  if (compile.accuracy != Accuracy::as_f32 || compile.batch_invariant)
-    throw UsageError("--accuracy and --batch-invariant are for `rlx compile`: '" + model + "' is compiled already");
+  if (asks_for_numbers(compile))
+    throw UsageError("--accuracy, --compute and --batch-invariant are for `rlx compile`: '" + model +
+                     "' is compiled already");
   const std::string meant = device_option->count() > 0 ? device : artifact_info(model).device;
   return Session(Device::parse(meant), {threads}).load(model);
 }
@@ -211,9 +212,9 @@ void Run::run() const {
   if (is_package(model)) {
     if (!params.empty() || !profile.empty())
       throw UsageError("--params and --profile are for graphs, not for packages");
-    if (compile.accuracy != Accuracy::as_f32 || compile.batch_invariant)
+    if (asks_for_numbers(compile))
       throw UsageError(
-          "--accuracy and --batch-invariant are for graphs, not for packages; convert the package first: "
+          "--accuracy, --compute and --batch-invariant are for graphs, not for packages; convert the package first: "
           "rlx convert PACKAGE GRAPH.rlx");
     return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare, json},
                        read_inputs(inputs.empty() ? Inputs() : package_wants()));

@@ -73,7 +73,7 @@ type CompileOptions struct {
 	BatchInvariant bool
 	// Donate names inputs whose memory a run may overwrite.
 	Donate []string
-	// More is text in the form of attributes for what else there is: {precision = relaxed, cache_dir = "/tmp/programs"}.
+	// More is text in the form of attributes for what else there is: {precision = relaxed, compute = bf16, cache_dir = "/tmp/programs"}.
 	More string
 }
 

@@ -165,8 +165,8 @@ typedef struct rlx_compile_options {
   const char* const* donate; /* names of inputs whose memory a run may overwrite; NULL for none */
   size_t donate_count;
   /* The other members of CompileOptions in rlx/compile.h as text in the form of attributes, or NULL; each may be left
-     out: {precision = relaxed, force_common = ["softmax"], force_native = ["gelu"], skip_passes = ["fuse_elementwise"],
-     cache_dir = "/tmp/programs"}. */
+     out: {precision = relaxed, compute = bf16, force_common = ["softmax"], force_native = ["gelu"], skip_passes =
+     ["fuse_elementwise"], cache_dir = "/tmp/programs"}. */
   const char* more;
 } rlx_compile_options;
 /* `options` may be NULL. The graph may be freed afterwards. */

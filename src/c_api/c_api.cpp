@@ -27,9 +27,10 @@ const std::vector<rlx::Signature::Entry>* entries_of(const rlx_compiled* compile
 /// What rlx_compile_options has as text.
 struct CompileText {
   rlx::Precision precision = rlx::Precision::strict;
+  rlx::Compute compute = rlx::Compute::as_f32;
   std::vector<std::string> force_common, force_native, skip_passes;
   std::string cache_dir;
-  RLX_FIELDS(CompileText, field("precision", &CompileText::precision),
+  RLX_FIELDS(CompileText, field("precision", &CompileText::precision), field("compute", &CompileText::compute),
              field("force_common", &CompileText::force_common), field("force_native", &CompileText::force_native),
              field("skip_passes", &CompileText::skip_passes), field("cache_dir", &CompileText::cache_dir));
 };
@@ -51,7 +52,7 @@ rlx::CompileOptions rlx::c::compile_options_from(const rlx_compile_options* opti
   CompileText before;
   before.cache_dir = all.cache_dir;
   const auto more = read_over(before, given.more, "options of a compile");
-  all.precision = more.precision, all.cache_dir = more.cache_dir;
+  all.precision = more.precision, all.compute = more.compute, all.cache_dir = more.cache_dir;
   all.force_common.insert(more.force_common.begin(), more.force_common.end());
   all.force_native.insert(more.force_native.begin(), more.force_native.end());
   all.skip_passes.insert(more.skip_passes.begin(), more.skip_passes.end());  // beside those of RLX_SKIP

@@ -22,6 +22,7 @@
 #include "passes/hoist_invariants.h"
 #include "passes/legalize.h"
 #include "passes/merge_equal_nodes.h"
+#include "passes/mixed_precision.h"
 #include "passes/simplify.h"
 #include "passes/simplify_products.h"
 #include "passes/subgraphs.h"
@@ -48,8 +49,13 @@ Graph rounding(const Graph& g, const Target&, const CompileOptions& options) {
   Rounding where = options.precision == Precision::relaxed ? Rounding::at_the_end : Rounding::after_each;
   return with_bodies(g, [&](const Graph& body) { return kPass(body, where); });
 }
-Graph widen_regions_for(const Graph& g, const Target&, const CompileOptions& options) {
-  return options.precision == Precision::relaxed ? with_bodies(g, widen_regions) : g;
+Graph widen_regions_for(const Graph& g, const Target& target, const CompileOptions& options) {
+  const bool may = options.precision == Precision::relaxed || computed_in(options, target) != f32;
+  return may ? with_bodies(g, widen_regions) : g;
+}
+Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOptions& options) {
+  const DType narrow = computed_in(options, target);
+  return narrow == f32 ? g : in_mixed_precision(g, narrow, MixedFor::inference);
 }
 
 Graph sums_in_f64_for(const Graph& g, const Target&, const CompileOptions& options) {
@@ -92,7 +98,8 @@ const SharedPass kBefore[] = {
     {"fuse_convolution", fuse_convolution_for},    // as fuse_matmul, and with the norms that only scale
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
     {"fuse_residual_norm", rounding<fuse_residual_norm>},  // ... so norms get those that no product took
-    {"sums_in_f64", sums_in_f64_for},  // if exact sums were asked for: what is fused is rounded once
+    {"mixed_precision", mixed_precision_for},  // if less than f32 was asked for: what is fused is rounded once
+    {"sums_in_f64", sums_in_f64_for},          // if exact sums were asked for: what is fused is rounded once
 };
 
 // What stands behind it sees only what the target takes, and may only make what the target takes.
@@ -193,6 +200,16 @@ class Runner {
 
 }  // namespace
 
+DType computed_in(const CompileOptions& options, const Target& target) {
+  switch (options.compute) {
+    case Compute::as_f16: return f16;
+    case Compute::as_bf16: return bf16;
+    case Compute::automatic: return options.accuracy == Accuracy::exact ? f32 : target.fast_float;
+    case Compute::as_f32: break;
+  }
+  return f32;
+}
+
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
   for (std::span<const SharedPass> passes : {std::span<const SharedPass>(kBefore), std::span<const SharedPass>(kAfter)})
@@ -202,6 +219,10 @@ std::vector<std::string> pass_names() {
 }
 
 Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options) {
+  if (options.accuracy == Accuracy::exact &&
+      (options.compute == Compute::as_f16 || options.compute == Compute::as_bf16))
+    fail(ErrorCode::invalid_argument, "accuracy exact is for products in f64, and compute is ",
+         names_of(options.compute)[static_cast<size_t>(options.compute)], "; give one of the two");
   auto names = pass_names();
   for (const std::string& name : options.skip_passes) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
@@ -215,7 +236,10 @@ Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOption
     fail(ErrorCode::invalid_argument, "there is no pass '", name, "' to skip; there are ", list);
   }
   verify(g);
-  return Runner(g, options).run(g, target);
+  Pipelined result = Runner(g, options).run(g, target);
+  if (const DType narrow = computed_in(options, target); narrow != f32)
+    result.report.target += text_of(", f32 computed in ", narrow);
+  return result;
 }
 
 }  // namespace rlx

@@ -14,6 +14,9 @@ struct Pipelined {
 /// and what it left; RLX_DUMP=dir writes each stage as dir/NN_<pass>.rlx. A missing op is in the report, not an error.
 Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options);
 
+/// The float in which ops of f32 are computed where they may be: f16 or bf16; f32 if nothing less was asked for.
+DType computed_in(const CompileOptions& options, const Target& target);
+
 /// Names of the passes that may be skipped: all but those of targets' own, without which a graph is not theirs.
 std::vector<std::string> pass_names();
 

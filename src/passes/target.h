@@ -69,6 +69,9 @@ struct Target {
   /// Whether such convolutions are fastest where channels stand last.
   bool prefers_channels_last = false;
 
+  /// The float that its products are faster in than in f32; f32 if there is none.
+  DType fast_float = f32;
+
   /// Run before the shared passes.
   std::vector<Pass> first = {};
   /// For a target that takes nodes in a form that has to be taken apart: how that is done. Nothing: what is legal

@@ -67,12 +67,13 @@ struct Options {
   CompileMode mode = CompileMode::eager;
   bool strict = false;
   std::vector<std::string> donate = {}, skip_passes = {};
+  Compute compute = Compute::as_f32;
   RLX_FIELDS(Options, field("kernel_dispatch", &Options::kernel_dispatch),
              field("force_common", &Options::force_common), field("force_native", &Options::force_native),
              field("precision", &Options::precision), field("accuracy", &Options::accuracy),
              field("batch_invariant", &Options::batch_invariant), field("mode", &Options::mode),
              field("strict", &Options::strict), field("donate", &Options::donate),
-             field("skip_passes", &Options::skip_passes));
+             field("skip_passes", &Options::skip_passes), field("compute", &Options::compute));
 };
 struct Manifest {
   std::string version = {}, device = {};
@@ -235,7 +236,7 @@ struct Opened {
     to.kernel_dispatch = from.kernel_dispatch, to.precision = from.precision, to.accuracy = from.accuracy;
     to.force_common = set(from.force_common), to.force_native = set(from.force_native);
     to.batch_invariant = from.batch_invariant, to.mode = from.mode, to.strict = from.strict;
-    to.donate = set(from.donate), to.skip_passes = set(from.skip_passes);
+    to.donate = set(from.donate), to.skip_passes = set(from.skip_passes), to.compute = from.compute;
     info.report.target = m.report_target;
     for (const Line& line : m.report) info.report.lines.push_back({line.node, line.op, line.verdict, line.reason});
     for (const Place& place : m.values) info.params.push_back(place.name);
@@ -353,7 +354,8 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                               from.mode,
                               from.strict,
                               list(from.donate),
-                              list(from.skip_passes)};
+                              list(from.skip_passes),
+                              from.compute};
                  m.inputs = arguments(info.signature.inputs, info.signature.modes);
                  m.params = arguments(info.signature.params), m.outputs = arguments(info.signature.outputs);
                  m.report_target = info.report.target;
@@ -502,8 +504,9 @@ std::string ArtifactInfo::json() const {
                  ",\n \"facts\": {", known, "}, \"registered_kernels\": ", names(registered_kernels),
                  ", \"form\": ", json_quoted(form), ",\n \"options\": {\"kernel_dispatch\": ", word(o.kernel_dispatch),
                  ", \"precision\": ", word(o.precision), ", \"accuracy\": ", word(o.accuracy),
-                 ", \"batch_invariant\": ", truth(o.batch_invariant), ", \"mode\": ", word(o.mode),
-                 ", \"strict\": ", truth(o.strict), ", \"force_common\": ", names(list(o.force_common)),
+                 ", \"compute\": ", word(o.compute), ", \"batch_invariant\": ", truth(o.batch_invariant),
+                 ", \"mode\": ", word(o.mode), ", \"strict\": ", truth(o.strict),
+                 ", \"force_common\": ", names(list(o.force_common)),
                  ", \"force_native\": ", names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)),
                  ", \"skip_passes\": ", names(list(o.skip_passes)), "},\n \"ops\": ", names(ops),
                  ",\n \"inputs\": ", entries(signature.inputs, signature.modes),

@@ -73,6 +73,7 @@ ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileO
   }
   h = mix(mix(h, static_cast<size_t>(options.precision)), options.strict);
   h = mix(mix(h, static_cast<size_t>(options.accuracy)), options.batch_invariant);
+  h = mix(h, static_cast<size_t>(options.compute));
   for (const TargetFact& fact : backend.facts()) h = mix(h, hash_of(fact.value));
   config.options_hash = mix(h, backend.claims_hash());
   return config;

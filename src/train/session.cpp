@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "backends/registry.h"
+#include "passes/mixed_precision.h"
 #include "train/curvature.h"
-#include "train/precision.h"
 #include "train/session_state.h"
 
 namespace rlx {
@@ -81,7 +81,7 @@ size_t bytes_of(std::span<const train::Placed> values) {
 }  // namespace
 
 Graph mixed_precision(const Graph& loss, DType compute) {
-  return compute == f32 ? loss : train::auto_mixed(loss, compute);
+  return compute == f32 ? loss : in_mixed_precision(loss, compute, MixedFor::training);
 }
 
 UpdateEligibility native_update_eligibility(const Device& device) {

@@ -5,12 +5,12 @@
 #include <iterator>
 
 #include "ir/rewrite.h"
+#include "passes/mixed_precision.h"
 #include "reference/interpreter.h"
 #include "rlx/element.h"
 #include "runtime/tensor_on_device.h"
 #include "train/curvature.h"
 #include "train/finite.h"
-#include "train/precision.h"
 #include "train/segments.h"
 
 namespace rlx {
@@ -33,7 +33,7 @@ Tensor view_of(const Tensor& t) { return Tensor::borrow(t.dtype(), t.shape(), t.
 
 TrainingLoss TrainingSession::State::made_loss(const Graph& given) const {
   DType compute = config.precision.compute;
-  Graph computed = compute == f32 ? given : train::auto_mixed(given, compute);
+  Graph computed = compute == f32 ? given : in_mixed_precision(given, compute, MixedFor::training);
   Graph learned = train::in_segments(computed, config.checkpoints);
   return {given, std::move(computed), std::move(learned)};
 }

@@ -42,12 +42,30 @@ def data(rng):
 @pytest.mark.parametrize("options", [
     {}, {"strict": False}, {"accuracy": "exact"}, {"accuracy": "row_relative"}, {"batch_invariant": True}, {"precision": "relaxed"},
     {"kernel_dispatch": "common"}, {"mode": "lazy"}, {"mode": "aot"}, {"force_common": "softmax"}, {"force_common": {"softmax"}},
-    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}], ids=str)
+    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}, {"compute": "f32"}], ids=str)
 def test_every_option_of_a_compile_is_taken_and_means_the_same_numbers(data, options):
     x, w, wanted = data
     compiled = rlx.Session(threads=1).compile(GRAPH, **options)
     compiled.set_param("w", w)
     close(compiled.run({"x": x.copy()})["y"], wanted.astype("f4"), 1e-6)
+
+
+@pytest.mark.parametrize("compute, digits", [("bf16", 2.0 ** -6), ("f16", 2.0 ** -9)])
+def test_compute_rounds_products_and_keeps_the_types(data, compute, digits):
+    x, w, wanted = data
+    compiled = rlx.Session(threads=1).compile(GRAPH, compute=compute)
+    assert compiled.report()["target"].endswith(f", f32 computed in {compute}")
+    compiled.set_param("w", w)
+    y = compiled.run({"x": x})["y"]
+    assert y.dtype == np.float32
+    close(y, wanted.astype("f4"), digits)
+    assert not np.array_equal(np.asarray(y), wanted.astype("f4"))
+    jitted = rlx.jit(lambda a, b: rlx.ops.softmax(a @ b), compute=compute)
+    close(jitted(x, w), wanted.astype("f4"), digits)
+    with pytest.raises(rlx.Error, match="accuracy exact.*give one of the two"):
+        rlx.Session().compile(GRAPH, compute=compute, accuracy="exact")
+    with pytest.raises(ValueError, match="compute"):
+        rlx.Session().compile(GRAPH, compute="int3")
 
 
 def test_options_reach_the_compiler(tmp_path, monkeypatch):

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "passes/mixed_precision.h"
 #include "support/io_files.h"
-#include "train/precision.h"
 #include "train/problems.h"
 
 using namespace rlx;
@@ -107,7 +107,7 @@ TEST_CASE("products run in the low type, sums and losses in f32, the rest in wha
   large.output(reduce_sum(matmul(large.input("x", f32, {2, 2}), large.param("w", f32, {2, 2})) * 1e6, {0, 1}), "loss");
   CHECK(dtype_of_op(mixed_precision(large, f16), "mul") == f32);
   CHECK(dtype_of_op(mixed_precision(large, bf16), "mul") == bf16);
-  CHECK(train::precision_of(op::softmax) == train::OpPrecision::full);
+  CHECK(precision_of(op::softmax) == OpPrecision::rows);
   CHECK_THROWS_WITH_AS(mixed_precision(g, f64), doctest::Contains("computes in f16 or bf16, got f64"), Error);
 }
 

@@ -28,6 +28,7 @@ from ._typing import ArrayLike, Dim, DTypeLike, PyTree
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Accuracy = Literal["f32", "exact", "row_relative"]
 _Precision = Literal["strict", "relaxed"]
+_Compute = Literal["f32", "f16", "bf16", "auto"]
 _Dispatch = Literal["native", "common"]
 _Mode = Literal["eager", "lazy", "aot"]
 _Names = str | Sequence[str] | AbstractSet[str]
@@ -123,6 +124,7 @@ class Session:
         donate: _Names = ...,
         skip_passes: _Names = ...,
         cache_dir: str | PathLike[str] | None = ...,
+        compute: _Compute = ...,
     ) -> Compiled: ...
     def load(self, path: str | PathLike[str]) -> Compiled: ...
     def report(
@@ -140,6 +142,7 @@ class Session:
         donate: _Names = ...,
         skip_passes: _Names = ...,
         cache_dir: str | PathLike[str] | None = ...,
+        compute: _Compute = ...,
     ) -> dict[str, Any]: ...
 
 class DeviceInfo(NamedTuple):
@@ -173,6 +176,7 @@ def dispatch_report(
     donate: _Names = ...,
     skip_passes: _Names = ...,
     cache_dir: str | PathLike[str] | None = ...,
+    compute: _Compute = ...,
 ) -> dict[str, Any]: ...
 
 class Lowered:
@@ -227,7 +231,7 @@ def jit(
     batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
     precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
-    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...
+    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ..., compute: _Compute = ...
 ) -> Jit[_F]: ...
 @overload
 def jit(
@@ -235,7 +239,7 @@ def jit(
     accuracy: _Accuracy = ..., batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
     precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
-    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...
+    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ..., compute: _Compute = ...
 ) -> Callable[[_F], Jit[_F]]: ...
 def set_num_threads(threads: int) -> None: ...
 def get_num_threads() -> int: ...

@@ -147,6 +147,7 @@ _ACCURACIES = ("f32", "exact", "row_relative")  # in the order of rlx_compile_op
 _MODES = ("eager", "lazy", "aot")               # likewise
 _DISPATCHES = ("native", "common")
 _PRECISIONS = ("strict", "relaxed")
+_COMPUTES = ("f32", "f16", "bf16", "auto")
 
 
 def _one_of(names, value, what):
@@ -163,9 +164,10 @@ def name_list(names, what):
 
 
 def compile_options(strict=False, accuracy="f32", batch_invariant=False, precision="strict", kernel_dispatch="native", mode="eager",
-                    force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None):
+                    force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None, compute="f32"):
     """The options of a compile as C takes them. `Session.compile` says what they mean."""
     more = dict(precision=Word(_PRECISIONS[_one_of(_PRECISIONS, precision, "precision")]),
+                compute=Word(_COMPUTES[_one_of(_COMPUTES, compute, "compute")]),
                 force_common=name_list(force_common, "force_common"), force_native=name_list(force_native, "force_native"),
                 skip_passes=name_list(skip_passes, "skip_passes"))
     donate = [n.encode() for n in name_list(donate, "donate")]
@@ -205,6 +207,9 @@ class Session:
         donate           names of inputs whose memory a run may write over
         skip_passes      names of passes to leave out; the results do not change
         cache_dir        a folder that keeps compiled graphs between processes; None: what RLX_CACHE_DIR says, "": none
+        compute          in what a graph of float32 is computed: "f32"; "bf16" or "f16" where products, convolutions, attention and what
+                         stands between them allow it, with sums in float32; "auto": in what the device is fastest in. Inputs, params
+                         and outputs keep their types
         """
         compiled, given = c_void_p(), compile_options(**options)
         check(lib.rlx_compile, self.handle, graph.handle, byref(given), byref(compiled))

@@ -51,6 +51,7 @@ def load(
     force_native: _Names = ...,
     skip_passes: _Names = ...,
     cache_dir: str | PathLike[str] | None = ...,
+    compute: Literal["f32", "f16", "bf16", "auto"] = ...,
 ) -> LanguageModel: ...
 
 class LanguageModel:

@@ -7,6 +7,7 @@
 #include "backends/cpu/machine.h"
 #include "backends/cpu/rewritings.h"
 #include "kernels/conv/onednn.h"
+#include "kernels/gemm/product_plan.h"
 #include "kernels/threads/thread_pool.h"
 #include "kernels/vector/instruction_set.h"
 #include "rlx/ops/conv.h"
@@ -71,6 +72,8 @@ class Cpu final : public Backend {
     target.prefers_channels_last = kernels::has_onednn();
     target.fuses_elementwise = [](const Node& node) { return is_machine_op(node) && !has_registered_kernel(*node.op); };
     target.updates_in_place = true;
+    const kernels::ProductTarget products = kernels::product_target();
+    if (products.has_bf16_dots || products.has_matrix_tiles) target.fast_float = bf16;
     return target;
   }
   size_t claims_hash() const override { return registered_kernels_hash(); }

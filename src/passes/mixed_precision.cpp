@@ -1,21 +1,25 @@
 // Mixed precision; see the header. The classes are those of PyTorch's autocast (torch.amp, "autocast op reference"),
 // where our op has a counterpart; what has none and is not element-wise stays in f32.
-#include "train/precision.h"
+#include "passes/mixed_precision.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
+#include "passes/bound_values.h"
+#include "passes/subgraphs.h"
 #include "rlx/ops.h"
 
-namespace rlx::train {
+namespace rlx {
 namespace {
 
 struct Row {
   std::string_view op;
   OpPrecision precision;
 };
-constexpr OpPrecision kLow = OpPrecision::low, kFollows = OpPrecision::follows, kFull = OpPrecision::full;
+constexpr OpPrecision kLow = OpPrecision::low, kRowWise = OpPrecision::rows, kFollows = OpPrecision::follows,
+                      kFull = OpPrecision::full;
 
 // What is not listed follows if it is element-wise or only moves data, and else runs in f32.
 constexpr Row kRows[] = {
@@ -61,15 +65,17 @@ constexpr Row kRows[] = {
     {"norm", kFull},
     {"cumsum", kFull},
     {"cumprod", kFull},
-    {"softmax", kFull},
+    {"softmax", kRowWise},
     {"log_softmax", kFull},
     {"logsumexp", kFull},
-    {"layer_norm", kFull},
-    {"rms_norm", kFull},
-    {"group_norm", kFull},
-    {"instance_norm", kFull},
-    {"layer_norm_2d", kFull},
-    {"batch_norm_inference", kFull},
+    {"layer_norm", kRowWise},
+    {"fused_residual_layer_norm", kRowWise},
+    {"fused_residual_rms_norm", kRowWise},
+    {"rms_norm", kRowWise},
+    {"group_norm", kRowWise},
+    {"instance_norm", kRowWise},
+    {"layer_norm_2d", kRowWise},
+    {"batch_norm_inference", kRowWise},
     {"l2_normalize", kFull},
     // Losses.
     {"softmax_cross_entropy_with_logits", kFull},
@@ -89,17 +95,11 @@ constexpr Row kRows[] = {
     {"take", kFollows},
 };
 
-/// Loops, branches and calls, whose bodies are treated as the graph is. (A custom_fn's are left as its author wrote
-/// them.)
-bool has_program(const OpDef& op) {
-  for (const OpDef* each : {&op::if_else, &op::while_loop, &op::scan, &op::checkpointed_scan, &op::call, &op::remat})
-    if (&op == each) return true;
-  return false;
-}
-
 struct Mixer {
   const Graph& from;
   DType low;
+  MixedFor purpose;
+  std::vector<bool> bound = {};        // of `from`, for inference: made of params and constants alone
   std::map<Ref, double> numbers = {};  // of `from`: one number, written in the graph, maybe stretched
 
   bool is_number(Ref r) const { return numbers.contains(r); }
@@ -117,11 +117,21 @@ struct Mixer {
     double most = low == f16 ? 65504 : 3.3e38, least = low == f16 ? 0x1p-14 : 0x1p-126;
     return v == 0 || std::isinf(v) || std::isnan(v) || (std::abs(v) <= most && std::abs(v) >= least);
   }
+  /// Whether an f32 operand may be rounded where the others are of the low type: a number, and for inference weights,
+  /// but for a constant with elements out of the low type's range, as masks have them.
+  bool may_round(Ref r) const {
+    if (is_number(r)) return fits(numbers.at(r));
+    if (bound.empty() || !bound[static_cast<size_t>(r.node)]) return false;
+    if (from.node(r).op != &op::constant) return true;
+    const auto values = from.node(r).attrs.as<ConstantAttrs>().value.values<float>();
+    const float most = low == f16 ? 65504.0f : 3.3e38f;
+    return std::all_of(values.begin(), values.end(), [&](float v) { return !(std::abs(v) > most) || std::isinf(v); });
+  }
 
-  /// The operands that were f32, as `dtype`.
-  std::vector<Value> as(const Site& site, DType dtype) const {
+  /// The operands that were f32, as `dtype`; the first `count` of them.
+  std::vector<Value> as(const Site& site, DType dtype, size_t count = SIZE_MAX) const {
     std::vector<Value> in(site.operands.begin(), site.operands.end());
-    for (size_t i = 0; i < in.size(); ++i)
+    for (size_t i = 0; i < std::min(count, in.size()); ++i)
       if (from.type(site.node.operands[i]).dtype == f32 && in[i].dtype() != dtype) in[i] = convert(in[i], dtype);
     return in;
   }
@@ -138,15 +148,25 @@ struct Mixer {
       if (from.type(node.operands[i]).dtype != f32) continue;
       any_f32 = true;
       if (site.operands[i].dtype() == low) any_low = true;
-      else if (!is_number(node.operands[i]) || !fits(numbers.at(node.operands[i]))) any_full = true;
+      else if (!may_round(node.operands[i])) any_full = true;
     }
     if (!any_f32) return std::nullopt;
-    if (has_program(op)) {
-      Attrs attrs = with_subgraphs(node.attrs, [&](const Graph& body) { return auto_mixed(body, low); });
+    // (The bodies of a custom_fn are left as its author wrote them.)
+    if (holds_programs(node) && &op != &op::custom_fn) {
+      Attrs attrs =
+          with_subgraphs(node.attrs, [&](const Graph& body) { return in_mixed_precision(body, low, purpose); });
       return site.to.emit(op, as(site, f32), std::move(attrs));
     }
-    switch (precision_of(op)) {
-      case OpPrecision::low: return site.to.emit(op, as(site, low), node.attrs);
+    OpPrecision precision = precision_of(op);
+    if (precision == OpPrecision::rows && purpose == MixedFor::training) precision = OpPrecision::full;
+    switch (precision) {
+      case OpPrecision::low: return site.to.emit(op, as(site, low, &op == &op::attention ? 3 : SIZE_MAX), node.attrs);
+      case OpPrecision::rows: {
+        std::vector<Value> out = site.to.emit(op, as(site, any_low && !any_full ? low : f32), node.attrs);
+        for (Value& y : out)
+          if (y.dtype() == f32) y = convert(y, low);
+        return out;
+      }
       case OpPrecision::full:
         if (!any_low) return std::nullopt;
         return site.to.emit(op, as(site, f32), node.attrs);
@@ -166,10 +186,11 @@ OpPrecision precision_of(const OpDef& op) {
   return op.elementwise || op.moves_data ? OpPrecision::follows : OpPrecision::full;
 }
 
-Graph auto_mixed(const Graph& g, DType low) {
+Graph in_mixed_precision(const Graph& g, DType low, MixedFor purpose) {
   if (low != f16 && low != bf16)
     fail(ErrorCode::invalid_argument, "mixed precision computes in f16 or bf16, got ", low);
-  Mixer mixer{g, low};
+  Mixer mixer{g, low, purpose};
+  if (purpose == MixedFor::inference) mixer.bound = bound_nodes(g);
   Graph to(g.name());
   std::vector<Value> inputs;
   for (Ref r : g.inputs()) inputs.push_back(to.input(g.node(r).name, g.type(r)));
@@ -181,4 +202,4 @@ Graph auto_mixed(const Graph& g, DType low) {
   return prune(to);
 }
 
-}  // namespace rlx::train
+}  // namespace rlx

@@ -1,0 +1,170 @@
+// CompileOptions::compute, from the outside: what is computed in less than f32, how far it is from it, what says so.
+// The pass: src/passes/mixed_precision.h. Kernels of bf16 and f16 are judged with their ops (tests/laws).
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "compile/pipeline.h"
+#include "passes/mixed_precision.h"
+#include "rlx/artifact.h"
+#include "rlx/rlx.h"
+#include "runtime/small_model.h"
+#include "support/io_files.h"
+
+namespace rlx {
+namespace {
+
+CompileOptions computed(Compute compute) {
+  CompileOptions options = CompileOptions::from_environment();
+  options.compute = compute;
+  return options;
+}
+std::string target_of(const Graph& g, const CompileOptions& options) {
+  return dispatch_report(g, Device::cpu(), options).target;
+}
+
+/// Two layers with a norm and a residual sum between them: [rows, 32] to [rows, 32].
+Graph block() {
+  Graph g("block");
+  const Value x = g.input("x", f32, {6, 32});
+  const Value h = gelu(linear(x, g.param("w1", f32, {64, 32}), g.param("b1", f32, {64})));
+  const Value y = linear(h, g.param("w2", f32, {32, 64})) + x;
+  g.output(layer_norm(y, g.param("gamma", f32, {32}), g.param("beta", f32, {32})), "y");
+  return g;
+}
+Tensor noise(Shape shape, unsigned seed, float size) {
+  Tensor t(f32, std::move(shape));
+  unsigned state = seed * 2654435761u + 1;
+  for (float& v : t.mutable_values<float>()) {
+    state = state * 1664525u + 1013904223u;
+    v = size * (static_cast<float>(state >> 8) / 8388608.0f - 1);
+  }
+  return t;
+}
+std::vector<float> run_block(const CompileOptions& options) {
+  CompiledGraph compiled = Session(Device::cpu(), {1}).compile(block(), options);
+  compiled.set_param("w1", noise({64, 32}, 1, 0.3f)), compiled.set_param("b1", noise({64}, 2, 0.1f));
+  compiled.set_param("w2", noise({32, 64}, 3, 0.2f));
+  compiled.set_param("gamma", noise({32}, 4, 1)), compiled.set_param("beta", noise({32}, 5, 1));
+  const Tensor y = compiled.run({{"x", noise({6, 32}, 6, 1)}})[0];
+  REQUIRE(y.type() == Type{f32, {6, 32}});
+  return {y.values<float>().begin(), y.values<float>().end()};
+}
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(static_cast<double>(a[i]) - b[i]));
+  return largest;
+}
+const Node& node_of(const Graph& g, const OpDef& op) {
+  for (const Node& node : g.nodes())
+    if (node.op == &op) return node;
+  FAIL("the graph has no ", op.name);
+  return g.nodes()[0];
+}
+
+}  // namespace
+
+TEST_CASE("bf16 and f16 differ from f32 by as much as their digits say, and f32 is the default") {
+  const std::vector<float> exact = run_block(CompileOptions::from_environment());
+  CHECK(run_block(computed(Compute::as_f32)) == exact);
+  const double by_bf16 = largest_difference(run_block(computed(Compute::as_bf16)), exact);
+  const double by_f16 = largest_difference(run_block(computed(Compute::as_f16)), exact);
+  CHECK(by_bf16 > 1e-4);
+  CHECK(by_bf16 < 0.03);
+  CHECK(by_f16 > 1e-5);
+  CHECK(by_f16 < 0.004);
+}
+
+TEST_CASE("auto is what the device is fast in, and the report says what it was") {
+  const auto fast = target_json(Device::cpu()).find("\"fast_float\": \"bf16\"") != std::string::npos;
+  const std::string target = target_of(block(), computed(Compute::automatic));
+  CHECK((target.find(", f32 computed in bf16") != std::string::npos) == fast);
+  CHECK(target_of(block(), computed(Compute::as_f16)).find(", f32 computed in f16") != std::string::npos);
+  CHECK(target_of(block(), computed(Compute::as_f32)).find("computed in") == std::string::npos);
+  CHECK(run_block(computed(Compute::automatic)) == run_block(computed(fast ? Compute::as_bf16 : Compute::as_f32)));
+}
+
+TEST_CASE("what is computed in f64 is not computed in less than f32") {
+  for (const Compute compute : {Compute::as_f16, Compute::as_bf16}) {
+    CompileOptions options = computed(compute);
+    options.accuracy = Accuracy::exact;
+    CHECK_THROWS_WITH_AS(Session(Device::cpu(), {1}).compile(block(), options),
+                         doctest::Contains("give one of the two"), Error);
+  }
+  CompileOptions options = computed(Compute::automatic);  // exact is fastest in f64, as there is nothing else
+  options.accuracy = Accuracy::exact;
+  CHECK(target_of(block(), options).find("computed in") == std::string::npos);
+}
+
+TEST_CASE("what stands between products is narrow, sums and exponentials are not") {
+  const Graph g = in_mixed_precision(block(), bf16, MixedFor::inference);
+  CHECK(g.output_types() == block().output_types());
+  for (const Node& node : g.nodes())
+    if (node.op == &op::param) CHECK(node.types[0].dtype == f32);
+  CHECK(node_of(g, op::linear).types[0].dtype == bf16);
+  CHECK(node_of(g, op::gelu).types[0].dtype == bf16);
+  Graph sums("sums");
+  const Value x = matmul(sums.input("x", f32, {4, 4}), sums.param("w", f32, {4, 4}));
+  sums.output(exp(x), "e"), sums.output(reduce_sum(x, {1}), "s"), sums.output(softmax(x), "p");
+  const Graph mixed = in_mixed_precision(sums, bf16, MixedFor::inference);
+  CHECK(node_of(mixed, op::exp).types[0].dtype == f32);
+  CHECK(node_of(mixed, op::reduce).types[0].dtype == f32);
+  CHECK(node_of(mixed, op::softmax).types[0].dtype == bf16);
+  CHECK(node_of(in_mixed_precision(sums, bf16, MixedFor::training), op::softmax).types[0].dtype == f32);
+  // Twice is once: targets that take a graph in two stages run the pass on both.
+  CHECK(in_mixed_precision(mixed, bf16, MixedFor::inference) == mixed);
+}
+
+TEST_CASE("a mask keeps the lowest number of f32, which bf16 and f16 have not") {
+  constexpr float lowest = std::numeric_limits<float>::lowest();
+  // Written out, and as the op: a row that is masked whole is uniform, as in PyTorch, and not NaN.
+  for (const bool is_op : {false, true})
+    for (const Compute compute : {Compute::as_bf16, Compute::as_f16}) {
+      Graph g("masked");
+      const Value q = g.input("q", f32, {1, 1, 2, 8}), k = g.input("k", f32, {1, 1, 3, 8}),
+                  v = g.input("v", f32, {1, 1, 3, 8});
+      const Value mask = g.input("mask", f32, {1, 1, 2, 3});
+      if (is_op) g.output(attention(q, k, v, mask, {.mask = AttentionMask::bias, .scale = 0.5}), "y");
+      else g.output(matmul(softmax(matmul(q, transpose(k, {0, 1, 3, 2})) * 0.5 + mask), v), "y");
+      CompileOptions options = computed(compute);
+      if (!is_op) options.skip_passes = {"fuse_attention"};
+      CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, options);
+      const Tensor values = noise({1, 1, 3, 8}, 3, 1);
+      const Tensor y =
+          compiled.run({{"q", noise({1, 1, 2, 8}, 1, 1)},
+                        {"k", noise({1, 1, 3, 8}, 2, 1)},
+                        {"v", values},
+                        {"mask", Tensor::of<float>({1, 1, 2, 3}, {lowest, lowest, lowest, 0, lowest, lowest})}})[0];
+      const auto got = y.values<float>(), from = values.values<float>();
+      for (size_t c = 0; c < 8; ++c) {
+        CHECK(got[c] == doctest::Approx((from[c] + from[8 + c] + from[16 + c]) / 3).epsilon(0.02));
+        CHECK(got[8 + c] == doctest::Approx(from[c]).epsilon(0.01));
+      }
+    }
+}
+
+TEST_CASE("a number beyond f16 becomes infinite, in bf16 it stays") {
+  Graph g("large");
+  g.output(matmul(g.input("x", f32, {1, 2}), g.param("w", f32, {2, 1})), "y");
+  for (const Compute compute : {Compute::as_f16, Compute::as_bf16}) {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(compute));
+    compiled.set_param("w", Tensor::of<float>({2, 1}, {1, 0}));
+    const float y = compiled.run({{"x", Tensor::of<float>({1, 2}, {131072, 0})}})[0].values<float>()[0];
+    if (compute == Compute::as_f16) CHECK(!std::isfinite(y));  // inf, or inf * 0 in the sum
+    else CHECK(y == 131072);
+  }
+}
+
+TEST_CASE("files and caches tell one compute from another") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "block.rlxc";
+  Session session(Device::cpu(), {1});
+  session.compile(block(), computed(Compute::as_bf16)).save(path);
+  CHECK(artifact_info(path).options.compute == Compute::as_bf16);
+  CHECK(artifact_info(path).json().find("\"compute\": \"bf16\"") != std::string::npos);
+  const auto key = [&](Compute compute) { return session.compile(block(), computed(compute)).config().cache_key(); };
+  CHECK(key(Compute::as_bf16) != key(Compute::as_f32));
+  CHECK(key(Compute::as_bf16) != key(Compute::as_f16));
+}
+
+}  // namespace rlx
