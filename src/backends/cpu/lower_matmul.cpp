@@ -59,7 +59,6 @@ Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEp
   s.lhs_dtype = x.dtype, s.rhs_dtype = w.dtype, s.y_dtype = y.dtype;
   s.threads = c.threads, s.policy = c.policy;
   s.epilogue.activation = epilogue.activation;
-  s.epilogue.round_each_step = y.dtype == f16 || y.dtype == bf16;
   if (epilogue.bias >= 0) s.epilogue.bias = true, s.epilogue.bias_dtype = c.operands[size_t(epilogue.bias)].dtype;
   if (epilogue.residual >= 0) s.epilogue.residual = kernels::Residual::separate;
   auto gemm = kernels::prepare_batched_gemm(s);

@@ -148,7 +148,6 @@ std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& p,
   gemm.y_dtype = y;
   gemm.threads = c.threads;
   gemm.epilogue.activation = e.activation, gemm.epilogue.residual_first = e.residual_first;
-  gemm.epilogue.round_each_step = y == f16 || y == bf16;
   if (e.bias >= 0) gemm.epilogue.bias = true, gemm.epilogue.bias_dtype = c.operands[size_t(e.bias)].dtype;
   if (e.residual >= 0) gemm.epilogue.residual = kernels::Residual::separate;
   auto prepared = packed->prepare(gemm);

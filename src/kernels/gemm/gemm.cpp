@@ -33,11 +33,6 @@ void check_extents(int64_t m, int64_t n, int64_t k) {
     fail(ErrorCode::invalid_argument, "a product cannot have the extents m = ", m, ", n = ", n, ", k = ", k);
 }
 
-void check_epilogue(const Epilogue& epilogue, DType y) {
-  if (epilogue.round_each_step && !is_low_precision(y))
-    fail(ErrorCode::invalid_argument, "round_each_step is for f16 and bf16 results, not for ", y);
-}
-
 }  // namespace
 
 namespace {
@@ -94,7 +89,6 @@ PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {
     const GemmSpec& s = key.spec;
     check_extents(s.m, n_, k_);
     check_dtypes(x_dtype_, dtype_, s.y_dtype, s.epilogue);
-    check_epilogue(s.epilogue, s.y_dtype);
     GemmSpec checked = s;
     checked.threads = std::max(1, s.threads);
     return plan(checked);
@@ -108,7 +102,6 @@ PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec) {
     s.threads = std::max(1, s.threads);
     check_extents(s.m, s.n, s.k);
     check_dtypes(s.lhs_dtype, s.rhs_dtype, s.y_dtype, s.epilogue);
-    check_epilogue(s.epilogue, s.y_dtype);
     if (s.batch_rank < 0 || s.batch_rank > BatchedGemmSpec::kMaxBatchRank)
       fail(ErrorCode::unsupported, "a batched product has at most ", BatchedGemmSpec::kMaxBatchRank,
            " batch dims, not ", s.batch_rank, "; merge some");

@@ -5,7 +5,7 @@
 // into integers where the policy allows row-relative errors and the processor has matrix tiles.
 //
 // Each output is accumulated in f32 (of f64 operands in f64, of Ozaki splits in i32) and rounded once to y's dtype,
-// unless `round_each_step` says otherwise. For a given shape and thread count, results are deterministic.
+// behind the epilogue. For a given shape and thread count, results are deterministic.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,6 @@ struct Epilogue {
   Activation activation = Activation::none;
   Residual residual = Residual::none;  ///< of y's dtype
   bool residual_first = false;
-  /// Round to y's dtype after the sum and after each step, as separate ops would; f16 and bf16 only.
-  bool round_each_step = false;
 
   bool operator==(const Epilogue&) const = default;
 };

@@ -116,18 +116,6 @@ HWY_NOINLINE void add_residual(const Sums<T>& sums, const Destination<Y>& to) {
   }
 }
 
-// Rounds the sums to y's dtype and back, as if each intermediate result were stored there.
-template <class T, class Y>
-HWY_NOINLINE void round_sums(const Sums<T>& sums) {
-  if constexpr (!std::is_same_v<T, Y>) {
-    transform(sums, [](auto d, auto v, int64_t) HWY_ATTR {
-      Y narrow[hn::MaxLanes(d)];
-      store_value(v, d, narrow);
-      return load_value(d, narrow);
-    });
-  }
-}
-
 /// Applies the epilogue to a tile and stores it; the sums are overwritten. `bias` is padded to whole vectors, and all
 /// zeros if there is none.
 template <class T, class Y>
@@ -139,23 +127,6 @@ void apply_tile_epilogue(const Sums<T>& sums, const Epilogue& epilogue, const T*
   Destination<Y> rest = to;
   const bool adds_first = epilogue.residual_first && to.residual;
   if (adds_first) rest.residual = nullptr;
-  if (epilogue.round_each_step) {
-    scale_and_activate(sums, alpha, kZeros, identity);
-    round_sums<T, Y>(sums);
-    if (epilogue.bias) {
-      scale_and_activate(sums, T(1), bias, identity);
-      round_sums<T, Y>(sums);
-    }
-    if (adds_first) {
-      add_residual(sums, to);
-      round_sums<T, Y>(sums);
-    }
-    if (epilogue.activation != Activation::none) {
-      with_activation(epilogue.activation, [&](auto act) { scale_and_activate(sums, T(1), kZeros, act); });
-      round_sums<T, Y>(sums);
-    }
-    return store_tile(sums, T(1), kZeros, identity, rest);
-  }
   if (adds_first && epilogue.activation != Activation::none) {
     scale_and_activate(sums, alpha, bias, identity);
     add_residual(sums, to);
