@@ -136,6 +136,9 @@ def missing_packages(python, packages):
     return done.stdout.split() if done.returncode == 0 else list(packages)
 
 
+TAKES_COMPUTE = {"openvino", "pytorch", "pytorch-compiled"}  # and so are measured as asked (--compute)
+
+
 def peers_of(suite, python, threads, environment, chosen=None):
     """(peers that can run, {peer: why it cannot})."""
     ready, absent = [], {}
@@ -146,5 +149,7 @@ def peers_of(suite, python, threads, environment, chosen=None):
             absent[name] = f"not installed: {', '.join(missing)} (scripts/bench-deps installs it)"
             continue
         command = [str(python), "-m", f"yardstick.programs.{program}", "--threads", str(threads)]
+        if environment.get("YARDSTICK_COMPUTE", "f32") != "f32" and name not in TAKES_COMPUTE:
+            name += " (f32)"
         ready.append(Server(name, command + (["--variant", variant] if variant else []), environment))
     return ready, absent

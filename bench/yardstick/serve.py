@@ -11,6 +11,26 @@ import os
 import sys
 import time
 
+COMPUTE = os.environ.get("YARDSTICK_COMPUTE", "f32")  # f32, bf16, f16, auto: --compute of the yardstick
+
+
+def autocast():
+    """A context of PyTorch in which the products of f32 are computed as asked; left to itself it stays in f32."""
+    import torch
+
+    narrow = {"bf16": torch.bfloat16, "f16": torch.float16}.get(COMPUTE)
+    return torch.autocast("cpu", dtype=narrow or torch.bfloat16, enabled=narrow is not None)
+
+
+def narrowed(function):
+    """The function in that context, with a result of f32."""
+
+    def run(*tensors):
+        with autocast():
+            return function(*tensors).float()
+
+    return run if COMPUTE in ("bf16", "f16") else function
+
 
 def threads_and_variant():
     """The program's arguments, with every pool that reads the environment held to that many threads. To be called

@@ -29,7 +29,7 @@ def prepare(case):
     tensors = [torch.from_numpy(a) for a in inputs + weights]
 
     def build():
-        function = FUNCTIONS[suites.kind_of(case)]
+        function = serve.narrowed(FUNCTIONS[suites.kind_of(case)])
         if VARIANT == "compile":
             torch._dynamo.reset()
             function = torch.compile(function, dynamic=False)

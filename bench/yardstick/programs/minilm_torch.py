@@ -39,14 +39,14 @@ def net(ids, mask, types):
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(x.shape)
         x = norm(p + "attention.output.LayerNorm", x + linear(p + "attention.output.dense", mixed))
         x = norm(p + "output.LayerNorm", x + linear(p + "output.dense", F.gelu(linear(p + "intermediate.dense", x))))
-    return F.normalize((x * keep[:, :, None]).sum(1) / keep.sum(1, keepdim=True).clamp(min=1e-9), dim=-1)
+    return F.normalize((x * keep[:, :, None]).sum(1) / keep.sum(1, keepdim=True).clamp(min=1e-9), dim=-1).float()
 
 
 def prepare(case):
     inputs = [torch.from_numpy(a) for a in suites.minilm_inputs(case).values()]
 
     def run():
-        with torch.inference_mode():
+        with torch.inference_mode(), serve.autocast():
             return net(*inputs)
 
     if suites.kind_of(case) == "restart":

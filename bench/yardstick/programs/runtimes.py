@@ -3,6 +3,8 @@ compiled is looked for, and left for the next time."""
 
 import pathlib
 
+from yardstick import serve
+
 
 def onnxruntime_runner(model, inputs, threads, kept=None):
     import onnxruntime
@@ -49,7 +51,9 @@ def openvino_runner(model, inputs, threads, kept=None):
     read = core.read_model(model)
     read.reshape({name: list(value.shape) for name, value in inputs.items()})
     settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
-                "INFERENCE_PRECISION_HINT": "f32", "ENABLE_CPU_PINNING": False}  # fmt: skip
+                "ENABLE_CPU_PINNING": False}  # fmt: skip
+    if serve.COMPUTE != "auto":  # which is what it does if left to itself
+        settings["INFERENCE_PRECISION_HINT"] = serve.COMPUTE
     request = core.compile_model(read, "CPU", settings).create_infer_request()
     tensors = {name: openvino.Tensor(value) for name, value in inputs.items()}
 

@@ -35,10 +35,10 @@ def prepare(case):
         return values[-1]
 
     def build():
-        function = forward
+        function = serve.narrowed(forward)
         if VARIANT == "compile":
             torch._dynamo.reset()
-            function = torch.compile(forward, dynamic=False)
+            function = torch.compile(function, dynamic=False)
         return lambda: function(image)
 
     return build
