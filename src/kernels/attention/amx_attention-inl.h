@@ -1,6 +1,7 @@
 // Attention on matrix tiles (gemm/amx/tiles.h), compiled for AVX-512 alone; user: attention.cpp. Scores are transposed
 // here too: 32 queries lie along two vectors. For each strip of keys, tiles compute the scores K Qᵀ, vectors compute
-// the softmax weights P from them and split these into three bf16 terms in registers, and tiles multiply Vᵀ Pᵀ. K and V
+// the softmax weights P from them and split these into three bf16 terms in registers (two where the operands are
+// bf16, whose results are rounded to 2^-9), and tiles multiply Vᵀ Pᵀ. K and V
 // are packed once for all queries of a call, in chunks of keys that the second-level cache holds; if there are several
 // chunks, each block of queries keeps its results, maxima and sums from chunk to chunk. If a number is out of split
 // range, attention.cpp computes the whole call again by vectors, the fp32 fallback.
@@ -78,6 +79,12 @@ class TiledAttention {
   static constexpr TileForm kForm = std::is_same_v<T, BF16>  ? TileForm::one
                                     : std::is_same_v<T, F16> ? TileForm::two
                                                              : TileForm::three;
+  /// Queries of bf16 are one term as they are, and their scores are scaled instead. Their weights are two terms, 2^-16:
+  /// results are rounded to 2^-9 of themselves.
+  static constexpr bool kIsNarrow = kForm == TileForm::one;
+  static constexpr TileForm kQueries = kIsNarrow ? TileForm::one : TileForm::three;
+  static constexpr TileForm kWeights = kIsNarrow ? TileForm::two : TileForm::three;
+  static constexpr int kQueryTerms = static_cast<int>(kQueries), kWeightTerms = static_cast<int>(kWeights);
 
   /// Pack keys and values, and queries. False if a number is out of split range, or a product of a query and a key is.
   bool pack_chunk(int64_t key, int64_t keys);
@@ -150,7 +157,7 @@ bool TiledAttention<T>::pack_block(const QueryBlock& b) {
   const hn::RebindToUnsigned<F32Tag> du;
   constexpr int64_t lanes = kTileRows;
   const int64_t width = rounded_up_to(a_.head_dim, kTileFloats);
-  const F32Vec scale = hn::Set(d, static_cast<float>(a_.scale) / kLn2);
+  const F32Vec scale = hn::Set(d, kIsNarrow ? 1.0f : static_cast<float>(a_.scale) / kLn2);
   float* const rows = floats(at_.rows);
   HWY_ALIGN float transposed[2 * kTileRows * kTileRows];
   // The minimum is over bits less one, unsigned: so 0 becomes the largest of all and is ignored.
@@ -180,7 +187,7 @@ bool TiledAttention<T>::pack_block(const QueryBlock& b) {
       for (int64_t p = 0; p < kTileFloats; p += 2) {
         const F32Vec even = hn::Load(d, transposed + p * lanes), odd = hn::Load(d, transposed + (p + 1) * lanes);
         update(even), update(odd);
-        store_terms(even, odd, terms_at(scratch_ + at_.queries, c + p, i / kTileRows));
+        store_terms<kQueryTerms>(even, odd, terms_at<kQueryTerms>(scratch_ + at_.queries, c + p, i / kTileRows));
       }
     }
   }
@@ -204,37 +211,39 @@ template <class T>
 void TiledAttention<T>::advance(const TiledStrip* next) {
   TiledStrip& scored = strips_[(number_ + 1) % 2];
   TiledStrip& weighed = strips_[number_ % 2];
-  if (is_scored_) begin_weights(a_, scored);
+  if (is_scored_) begin_weights(a_, scored, kIsNarrow ? static_cast<float>(a_.scale) / kLn2 : 1.0f);
   if (is_weighed_ && weighed.is_scaled) scale_results(weighed);
-  TiledWeigher w(is_scored_ ? scored : strips_[0]);
+  TiledWeigher<kWeightTerms> w(is_scored_ ? scored : strips_[0]);
   // The weights of a pair of keys are computed after every products / pairs tile products.
   const int64_t steps = tile_steps(a_.head_dim), value_steps = is_weighed_ ? tile_steps(weighed.count) : 0;
   const int64_t score_blocks = next ? tile_steps(next->count) : 0,
                 value_blocks = is_weighed_ ? (at_.value_tiles + 1) / 2 : 0;
-  const int64_t products = (score_blocks * steps + value_blocks * value_steps) * products_by_three(kForm);
+  const int64_t products = score_blocks * steps * products_of_terms(kForm, kQueries) +
+                           value_blocks * value_steps * products_of_terms(kForm, kWeights);
   const int64_t pairs = is_scored_ ? scored.count / 2 : 0;
   int64_t due = 0;
   const auto between = [&](int64_t) HWY_ATTR {
     for (due += pairs; due >= products; due -= products) w.add_pair();
   };
-  const auto right_of = [](const char* first) HWY_ATTR {
-    return [first](int64_t step) HWY_ATTR { return first + step * 6 * kTileBytes; };
+  const auto right_of = [](const char* first, int terms) HWY_ATTR {
+    return [first, terms](int64_t step) HWY_ATTR { return first + step * 2 * terms * kTileBytes; };
   };
   for (int64_t i = 0; i < score_blocks; ++i) {
     const char* k = next->keys + 2 * i * at_.key_tile_bytes;
-    multiply_by_three<kForm, true>(steps, k, k + at_.key_tile_bytes, right_of(scratch_ + at_.queries),
-                                   next->b.scores + i * kTileFloats * kTiledQueries, kTiledQueries, false, between);
+    multiply_terms<kForm, kQueries, true>(
+        steps, k, k + at_.key_tile_bytes, right_of(scratch_ + at_.queries, kQueryTerms),
+        next->b.scores + i * kTileFloats * kTiledQueries, kTiledQueries, false, between);
   }
   const int64_t tile_bytes = at_.chunk_keys / kTileFloats * at_.value_step_bytes;
   for (int64_t i = 0; i < value_blocks; ++i) {
     const char* v = weighed.values + 2 * i * tile_bytes;
     float* const out = weighed.s.out + 2 * i * kTileRows * kTiledQueries;
     if (2 * i + 1 < at_.value_tiles)
-      multiply_by_three<kForm, true>(value_steps, v, v + tile_bytes, right_of(weighed.weights), out, kTiledQueries,
-                                     !weighed.is_first, between);
+      multiply_terms<kForm, kWeights, true>(value_steps, v, v + tile_bytes, right_of(weighed.weights, kWeightTerms),
+                                            out, kTiledQueries, !weighed.is_first, between);
     else
-      multiply_by_three<kForm, false>(value_steps, v, nullptr, right_of(weighed.weights), out, kTiledQueries,
-                                      !weighed.is_first, between);
+      multiply_terms<kForm, kWeights, false>(value_steps, v, nullptr, right_of(weighed.weights, kWeightTerms), out,
+                                             kTiledQueries, !weighed.is_first, between);
   }
   if (is_scored_) {
     while (w.key + 2 <= w.keys) w.add_pair();

@@ -1,5 +1,6 @@
 // The vector code of attention on matrix tiles: the softmax of a strip of scores, whose weights are split into three
-// bf16 terms (split-bf16) while they are in registers. Compiled for AVX-512 alone; user: amx_attention-inl.h.
+// bf16 terms (split-bf16) while they are in registers, or into two where queries, keys and values are bf16.
+// Compiled for AVX-512 alone; user: amx_attention-inl.h.
 #if defined(RLX_KERNELS_ATTENTION_AMX_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_ATTENTION_AMX_SOFTMAX_INL_H_
 #undef RLX_KERNELS_ATTENTION_AMX_SOFTMAX_INL_H_
@@ -38,9 +39,10 @@ struct TiledStrip {
   HWY_ALIGN float factor[kTiledQueries];
 };
 
-/// Splits two rows (elements 2 j and 2 j + 1 along k) of 16 columns into three bf16 terms, and stores these as pairs in
-/// the tiles of a right operand. Terms are truncated, not rounded: those of the left operand are rounded, so the
+/// Splits two rows (elements 2 j and 2 j + 1 along k) of 16 columns into kTerms bf16 terms, and stores these as pairs
+/// in the tiles of a right operand. Terms are truncated, not rounded: those of the left operand are rounded, so the
 /// products that are left out have either sign all the same.
+template <int kTerms>
 HWY_INLINE void store_terms(F32Vec even, F32Vec odd, uint32_t* HWY_RESTRICT at) {
   const F32Tag d;
   const hn::RebindToUnsigned<F32Tag> du;
@@ -48,22 +50,29 @@ HWY_INLINE void store_terms(F32Vec even, F32Vec odd, uint32_t* HWY_RESTRICT at) 
   constexpr int64_t kTermWords = 2 * kTileBytes / 4;
   const auto upper_half = hn::Set(du, 0xffff0000u);
   const auto high = [&](F32Vec v) HWY_ATTR { return hn::BitCast(d, hn::And(hn::BitCast(du, v), upper_half)); };
-  RLX_UNROLL for (int p = 0; p < 3; ++p) {
+  RLX_UNROLL for (int p = 0; p < kTerms; ++p) {
     const auto shifted = hn::BitCast(du16, hn::ShiftRight<16>(hn::BitCast(du, even)));
     hn::Store(hn::BitCast(du, hn::OddEven(hn::BitCast(du16, odd), shifted)), du, at + p * kTermWords);
-    if (p < 2) even = hn::Sub(even, high(even)), odd = hn::Sub(odd, high(odd));
+    if (p + 1 < kTerms) even = hn::Sub(even, high(even)), odd = hn::Sub(odd, high(odd));
   }
 }
 /// Where store_terms() stores them: `row` is 2 j, `tile` is 0 or 1 for the first or second 16 columns.
+template <int kTerms>
 inline uint32_t* terms_at(char* tiles, int64_t row, int64_t tile) {
-  constexpr int64_t kTermWords = 2 * kTileBytes / 4, kStep = 3 * kTermWords;
+  constexpr int64_t kTermWords = 2 * kTileBytes / 4, kStep = kTerms * kTermWords;
   return reinterpret_cast<uint32_t*>(tiles) + row / kTileFloats * kStep + tile * (kTileBytes / 4) +
          row % kTileFloats / 2 * kTileRows;
 }
 
-/// Prepares a strip for the weights: soft cap, bias, masks, the maximum, and the factor by which that rescales earlier
-/// results.
-inline void begin_weights(const AttentionArgs& a, TiledStrip& t) {
+/// Prepares a strip for the weights: scale (unless it is 1, as where queries were scaled), soft cap, bias, masks, the
+/// maximum, and the factor by which that rescales earlier results.
+inline void begin_weights(const AttentionArgs& a, TiledStrip& t, float scale) {
+  if (scale != 1) {
+    const F32Tag d;
+    const F32Vec by = hn::Set(d, scale);
+    for (float* at = t.b.scores; at < t.b.scores + t.count * kTiledQueries; at += kTileRows)
+      hn::Store(hn::Mul(hn::Load(d, at), by), d, at);
+  }
   if (a.soft_cap > 0) cap_scores(t.b, t.count, static_cast<float>(a.soft_cap));
   if (a.bias) add_bias(a, t.b, t.key, t.count);
   if (a.key_mask || a.left >= 0 || a.right >= 0) mask_scores(a, t.b, t.key, t.count);
@@ -101,6 +110,7 @@ inline void begin_weights(const AttentionArgs& a, TiledStrip& t) {
 }
 
 /// Computes the weights of a strip, as bf16 terms, and their sums, two keys at a time.
+template <int kTerms>
 struct TiledWeigher {
   const float* scores;
   char* weights;
@@ -120,7 +130,7 @@ struct TiledWeigher {
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       const F32Vec even = weight(key, i), odd = weight(key + 1, i);
       sum[i] = hn::Add(sum[i], hn::Add(even, odd));
-      store_terms(even, odd, terms_at(weights, key, i));
+      store_terms<kTerms>(even, odd, terms_at<kTerms>(weights, key, i));
     }
     key += 2;
   }
@@ -130,7 +140,7 @@ struct TiledWeigher {
     for (; key < rounded_up_to(keys, kTileFloats); key += 2) RLX_UNROLL for (int i = 0; i < 2; ++i) {
         const F32Vec even = key < keys ? weight(key, i) : hn::Zero(d);
         sum[i] = hn::Add(sum[i], even);
-        store_terms(even, hn::Zero(d), terms_at(weights, key, i));
+        store_terms<kTerms>(even, hn::Zero(d), terms_at<kTerms>(weights, key, i));
       }
   }
   HWY_INLINE void store_sums(float* to) const {

@@ -96,7 +96,10 @@ void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, floa
   const T* q = static_cast<const T*>(a.q) + b.first * a.q_stride;
   const bool is_few = b.query_stride > 0;
   if (is_few) pack_few_queries(b, q, a.q_stride, a.head_dim, query_factor(a));
-  else pack_queries(b, q, a.q_stride, a.head_dim, query_factor(a), b.queries);
+  else {
+    const F32Rows rows = f32_rows(q, a.q_stride, b.count, a.head_dim, false, key_scratch);
+    pack_queries(b, rows.data, rows.stride, a.head_dim, query_factor(a), b.queries);
+  }
   // All keys that a query of the block may see: from one query to the next, begin and end of its keys never decrease.
   const int64_t key_begin = visible_keys(a, b.first).begin, key_end = visible_keys(a, b.first + b.count - 1).end;
   const bool is_masked = a.key_mask || a.left >= 0 || a.right >= 0;

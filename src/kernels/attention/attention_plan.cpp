@@ -18,7 +18,8 @@ using Target = AttentionTarget;
 // Figures of matrix tiles were measured with second-level caches of 2 MiB. None of them looks at the range of queries
 // of a call: a query's result must not depend on how the queries are divided.
 constexpr int64_t kMinTiledQueries = 64, kMinTiledWidth = 24, kMinTiledProducts = int64_t{1} << 21;
-constexpr int64_t kMaxChunkQueries = 512;  ///< queries that keep their results from chunk to chunk
+constexpr int64_t kMinBf16Products = int64_t{1} << 19;  ///< of operands of one term
+constexpr int64_t kMaxChunkQueries = 512;               ///< queries that keep their results from chunk to chunk
 
 constexpr auto kBlocks = AttentionKernel::score_blocks;
 /// What the sum of a vector's lanes costs, in multiply-adds.
@@ -41,13 +42,14 @@ constexpr AttentionRule kRules[] = {
      [](const Problem& p, const Target&) { return p.value_dim < kTileRows; }},
     {kBlocks, "with so few products, tiles do not pay for packing",
      [](const Problem& p, const Target&) {
-       return p.q_rows * p.k_rows * (p.head_dim + p.value_dim) < kMinTiledProducts;
+       return p.q_rows * p.k_rows * (p.head_dim + p.value_dim) <
+              (p.dtype == bf16 ? kMinBf16Products : kMinTiledProducts);
      }},
     {AttentionKernel::matrix_tiles, "there are queries enough to pay for packing keys and values",
      [](const Problem&, const Target&) { return true; }},
 };
 
-/// Queries and weights always have three bf16 terms.
+/// Of keys and values. Queries and weights have one and two terms beside one, else three.
 TileForm terms_of_keys(DType dtype) {
   return dtype == bf16 ? TileForm::one : dtype == f16 ? TileForm::two : TileForm::three;
 }

@@ -169,7 +169,7 @@ void multiply_splitting(const TiledRows& rows, const Slots& slots, TiledColumns:
   Prefetcher prefetch(stream);
   const char* right = slots.at;
   char* out = slots.at;
-  multiply_by_three<TileForm::three, kBoth>(
+  multiply_terms<TileForm::three, TileForm::three, kBoth>(
       rows.steps, rows.upper, rows.lower,
       [&](int64_t i) RLX_INLINE_LAMBDA {
         if (i == rows.steps - 1) s.store(current), s.load(next);
@@ -191,7 +191,7 @@ template <bool kBoth>
 void multiply_split(const TiledRows& rows, const Slots& slots, TiledColumns::Stream& stream) {
   Prefetcher prefetch(stream);
   char* next = slots.at;
-  multiply_by_three<TileForm::three, kBoth>(
+  multiply_terms<TileForm::three, TileForm::three, kBoth>(
       rows.steps, rows.upper, rows.lower,
       [&](int64_t) RLX_INLINE_LAMBDA {
         const char* const right = next;

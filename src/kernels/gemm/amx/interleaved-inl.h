@@ -36,8 +36,12 @@ HWY_INLINE void add_products() {
     asm volatile("tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::: "memory");
 }
 
-/// Products of terms in one step, for a right operand of three terms; those below 2^-24 of the whole are left out.
-constexpr int64_t products_by_three(TileForm left) { return left == TileForm::one ? 3 : left == TileForm::two ? 5 : 6; }
+/// Products of terms in one step, for a right operand of three terms, those below 2^-24 of the whole being left out; or
+/// of fewer beside a left operand of one term, none being left out.
+constexpr int64_t products_of_terms(TileForm left, TileForm right) {
+  if (left == TileForm::one) return static_cast<int64_t>(right);
+  return left == TileForm::two ? 5 : 6;
+}
 
 template <bool kBoth>
 HWY_INLINE void store_products(float* sums, int64_t stride_bytes) {
@@ -62,12 +66,13 @@ HWY_INLINE void add_stored_products(float* sums, int64_t stride) {
     }
 }
 
-/// As multiply_tiles() for a right operand in three terms, whatever form the left one has; with `adds`, added to
-/// `sums`. right_of(step) returns the address of a step's tiles of the right operand and is called before they are
-/// read. between(product) is called after each product of terms, products_by_three() times a step.
-template <TileForm kLeft, bool kBoth, class RightOf, class Between>
-HWY_INLINE void multiply_by_three(int64_t steps, const char* upper, const char* lower, RightOf right_of, float* sums,
-                                  int64_t stride, bool adds, Between between) {
+/// As multiply_tiles() for a right operand in three terms, whatever form the left one has, or in fewer beside a left
+/// one of one term; with `adds`, added to `sums`. right_of(step) returns the address of a step's tiles of the right
+/// operand and is called before they are read. between(product) is called after each product of terms,
+/// products_of_terms() times a step.
+template <TileForm kLeft, TileForm kRight, bool kBoth, class RightOf, class Between>
+HWY_INLINE void multiply_terms(int64_t steps, const char* upper, const char* lower, RightOf right_of, float* sums,
+                               int64_t stride, bool adds, Between between) {
   constexpr auto kTerms = static_cast<int64_t>(kLeft);
   for (int64_t begin = 0; begin < steps; begin += kSumTileSteps) {
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::: "memory");
@@ -81,7 +86,12 @@ HWY_INLINE void multiply_by_three(int64_t steps, const char* upper, const char* 
         add_products<kBoth>(), between(product);
       };
       // High, middle and low terms are 0, 1 and 2. Each product shares an operand with the one before it.
-      if constexpr (kLeft == TileForm::three) {
+      static_assert(kRight == TileForm::three || kLeft == TileForm::one);
+      if constexpr (kRight == TileForm::one) {
+        left(0);
+      } else if constexpr (kRight == TileForm::two) {
+        left(0), load_right(right + 2 * kTileBytes), multiply(0);
+      } else if constexpr (kLeft == TileForm::three) {
         left(2), load_right(right), multiply(0);
         left(1), multiply(1);
         load_right(right + 2 * kTileBytes), multiply(2);
@@ -96,7 +106,7 @@ HWY_INLINE void multiply_by_three(int64_t steps, const char* upper, const char* 
           left(0), multiply(4);
         }
       }
-      if constexpr (kLeft != TileForm::two) load_right(right), multiply(products_by_three(kLeft) - 1);
+      if constexpr (kLeft != TileForm::two) load_right(right), multiply(products_of_terms(kLeft, kRight) - 1);
       upper += kTerms * kTileBytes;
       if constexpr (kBoth) lower += kTerms * kTileBytes;
     }
