@@ -35,6 +35,9 @@ TiledProduct::TiledProduct(const BlockProduct& b, const ProductStrategy& strateg
       column_blocks_(divided_up(n_, kTiledColumns)), rows_first_(strategy.rows_first), splits_(strategy.splits_columns),
       transposes_(strategy.transposes_sums), packs_per_thread_(strategy.packs_rows_per_thread),
       row_tasks_(strategy.row_tasks), column_tasks_(strategy.column_tasks) {
+  const bool whole_steps = form_ == TileForm::one && k_ % kTileFloats == 0 && !transposes_;
+  reads_rows_ = whole_steps && b.lhs.col_stride == 1;
+  reads_columns_ = whole_steps && rows_first_ && b.packed;
   if (rows_first_) {
     shared_bytes_ = row_blocks_ * pair_bytes_ + min_magnitudes_bytes(row_blocks_);
     packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (transposes_ ? kSumsBytes : 0);
@@ -50,15 +53,46 @@ TiledProduct::TiledProduct(const BlockProduct& b, const ProductStrategy& strateg
 
 float TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {
   float min_magnitude = kInfinity;
+  const bool reads = reads_rows(row);
   for (int64_t i = row; i < std::min(row + kBlockRows, m_); i += kTileRows, out += pair_bytes_ / 2) {
     const TileSource from{.data = moved(b.lhs.data, b.lhs.dtype, i * b.lhs.row_stride),
                           .row_stride = b.lhs.row_stride,
                           .k_stride = b.lhs.col_stride,
                           .dtype = b.lhs.dtype,
                           .no_singles = true};
-    min_magnitude = std::min(min_magnitude, pack_left_tiles(from, std::min(m_ - i, kTileRows), k_, form_, out));
+    const int64_t rows = std::min(m_ - i, kTileRows);
+    min_magnitude =
+        std::min(min_magnitude, reads ? min_magnitude_of(from, rows, k_) : pack_left_tiles(from, rows, k_, form_, out));
   }
   return min_magnitude;
+}
+
+TiledProduct::Operand TiledProduct::packed_rows(const char* tiles, float min_magnitude) const {
+  const int64_t step = static_cast<int64_t>(form_) * kTileBytes;
+  return {{tiles, 64, step}, {tiles + pair_bytes_ / 2, 64, step}, min_magnitude};
+}
+TiledProduct::Operand TiledProduct::packed_columns(const char* tiles, float min_magnitude) const {
+  const int64_t step = 2 * static_cast<int64_t>(form_) * kTileBytes;
+  return {{tiles, 64, step}, {tiles + kTileBytes, 64, step}, min_magnitude};
+}
+TiledProduct::Operand TiledProduct::rows_of(const BlockProduct& b, int64_t row, const char* tiles,
+                                            float min_magnitude) const {
+  if (!reads_rows(row)) return packed_rows(tiles, min_magnitude);
+  const int64_t stride = b.lhs.row_stride * 2;
+  const char* const first = moved(b.lhs.data, bf16, row * b.lhs.row_stride);
+  return {{first, stride, 64}, {first + kTileRows * stride, stride, 64}, min_magnitude};
+}
+TiledProduct::Operand TiledProduct::columns_of(const BlockProduct& b, int64_t column, char* out) const noexcept {
+  if (!reads_columns_ || n_ - column < kTiledColumns) return packed_columns(out, pack_columns(b, column, out));
+  Operand columns{{}, {}, b.rhs_min_magnitude};
+  for (int64_t h = 0; h < 2; ++h) {
+    const TileSource from = right_source(b, column / kTileRows + h);
+    const int64_t stride = from.k_stride * 4;
+    (h ? columns.second : columns.first) = {static_cast<const char*>(from.data), stride, kTileRows * stride};
+    if (b.rhs_min_magnitude == 0)
+      columns.min_magnitude = std::min(h ? columns.min_magnitude : kInfinity, min_magnitude_of(from, kTileRows, k_));
+  }
+  return columns;
 }
 
 float TiledProduct::pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept {
@@ -140,9 +174,10 @@ void TiledProduct::multiply_columns(const BlockProduct& b, int64_t task, const c
   const float* const row_mins = min_magnitudes(rows + row_blocks_ * pair_bytes_);
   for (int64_t c = column_blocks_ * task / column_tasks_; c < column_blocks_ * (task + 1) / column_tasks_; ++c) {
     const int64_t column = c * kTiledColumns;
-    const Operand right{slot, transposes_ ? pack_columns_as_left(b, column, slot) : pack_columns(b, column, slot)};
+    const Operand right =
+        transposes_ ? packed_columns(slot, pack_columns_as_left(b, column, slot)) : columns_of(b, column, slot);
     for (int64_t r = 0; r < row_blocks_; ++r)
-      multiply(b, r * kBlockRows, {rows + r * pair_bytes_, row_mins[r]}, column, right, slot);
+      multiply(b, r * kBlockRows, rows_of(b, r * kBlockRows, rows + r * pair_bytes_, row_mins[r]), column, right, slot);
   }
 }
 
@@ -154,8 +189,8 @@ void TiledProduct::multiply_rows(const BlockProduct& b, int64_t task, const char
     row_mins[r - begin] = pack_rows(b, r * kBlockRows, slot + (r - begin) * pair_bytes_);
   for (int64_t c = 0; c < column_blocks_; ++c)
     for (int64_t r = begin; r < end; ++r)
-      multiply(b, r * kBlockRows, {slot + (r - begin) * pair_bytes_, row_mins[r - begin]}, c * kTiledColumns,
-               {columns + c * pair_bytes_, column_mins[c]}, slot);
+      multiply(b, r * kBlockRows, rows_of(b, r * kBlockRows, slot + (r - begin) * pair_bytes_, row_mins[r - begin]),
+               c * kTiledColumns, packed_columns(columns + c * pair_bytes_, column_mins[c]), slot);
 }
 
 ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block) const {
@@ -213,14 +248,20 @@ TiledProduct::OutputBlock TiledProduct::output_block(const BlockProduct& b, int6
   return out;
 }
 
-void TiledProduct::multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
-                            char* slot) const noexcept {
+void TiledProduct::multiply(const BlockProduct& b, int64_t row, const Operand& left, int64_t column,
+                            const Operand& right, char* slot) const noexcept {
   const OutputBlock out = output_block(b, row, column, slot);
   const bool in_range = split_bf16_suffices(left.min_magnitude, right.min_magnitude);
-  if (in_range && transposes_) multiply_transposed(out, right.tiles, left.tiles, slot);
-  else if (in_range)
-    multiply_tiles(form_, tile_steps(k_), left.tiles, out.rows > kTileRows ? left.tiles + pair_bytes_ / 2 : nullptr,
-                   right.tiles, out.sums, out.stride);
+  const bool both = out.rows > kTileRows;
+  if (in_range && transposes_) {
+    multiply_transposed(out, right.first.data, left.first.data, slot);
+  } else if (in_range && form_ == TileForm::one) {
+    multiply_bf16_tiles(tile_steps(k_), left.first, both ? left.second : TileRows{}, right.first, right.second,
+                        out.sums, out.stride);
+  } else if (in_range) {
+    multiply_tiles(form_, tile_steps(k_), left.first.data, both ? left.second.data : nullptr, right.first.data,
+                   out.sums, out.stride);
+  }
   store_output(b, out, in_range, slot);
 }
 

@@ -28,11 +28,20 @@ class TiledProduct {
   void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
 
  private:
-  /// 32 rows or columns, packed, and the minimum magnitude that packing returned for them (tiles.h).
+  /// 32 rows or columns, packed or (in one term) where they are, and their minimum magnitude (tiles.h). Packed ones are
+  /// at first.data.
   struct Operand {
-    const char* tiles;
+    TileRows first, second;
     float min_magnitude;
   };
+  Operand packed_rows(const char* tiles, float min_magnitude) const;
+  Operand packed_columns(const char* tiles, float min_magnitude) const;
+  /// A block of rows, packed at `tiles` or in x.
+  Operand rows_of(const BlockProduct& b, int64_t row, const char* tiles, float min_magnitude) const;
+  /// A block of columns: in the packed weights where it can be read there, else packed to `out`.
+  Operand columns_of(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  /// Whether a block of 32 rows, or of what there is from `row` on, is read where it is.
+  bool reads_rows(int64_t row) const { return reads_rows_ && std::min(m_ - row, 2 * kTileRows) % kTileRows == 0; }
   // These pack 32 rows or columns and return their minimum magnitude.
   float pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept;
   float pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept;
@@ -48,7 +57,7 @@ class TiledProduct {
   };
   OutputBlock output_block(const BlockProduct& b, int64_t row, int64_t column, char* slot) const;
   /// Multiplies a block of rows by a block of columns over all of k, and writes y.
-  void multiply(const BlockProduct& b, int64_t row, Operand left, int64_t column, Operand right,
+  void multiply(const BlockProduct& b, int64_t row, const Operand& left, int64_t column, const Operand& right,
                 char* slot) const noexcept;
   /// The sums of a block with the columns as the left operand.
   void multiply_transposed(const OutputBlock& out, const char* columns, const char* rows, char* slot) const noexcept;
@@ -73,6 +82,7 @@ class TiledProduct {
   int64_t pair_bytes_;                                        // of 32 packed rows or columns
   int64_t row_blocks_, column_blocks_;                        // of 32
   bool rows_first_, splits_, transposes_, packs_per_thread_;  // see ProductStrategy
+  bool reads_rows_, reads_columns_;                           // tiles of bf16 are loaded from x, from packed weights
   int64_t row_tasks_, column_tasks_;
   int64_t shared_bytes_, slot_bytes_, packed_bytes_;
 };

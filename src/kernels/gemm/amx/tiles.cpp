@@ -232,6 +232,12 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
   return range.result(kTerms);
 }
 
+/// `range` with the two bf16 of each of 16 words.
+RLX_WIDE_INLINE void include_pairs(MagnitudeRange& range, __m512i words) {
+  range.include(_mm512_castsi512_ps(_mm512_slli_epi32(words, 16)));
+  range.include(_mm512_castsi512_ps(_mm512_and_epi32(words, _mm512_set1_epi32(static_cast<int>(0xffff0000u)))));
+}
+
 /// As pack_tiles for the right operand, of bf16 that are packed in pairs already.
 RLX_WIDE float copy_pairs(const TileSource& s, int64_t rows, int64_t k, char* out) {
   const auto* from = static_cast<const char*>(s.data);
@@ -243,8 +249,7 @@ RLX_WIDE float copy_pairs(const TileSource& s, int64_t rows, int64_t k, char* ou
       __m512i v = _mm512_setzero_si512();
       if (begin + 2 * i < k) v = _mm512_maskz_loadu_epi32(mask, from + (begin / 2 + i) * s.k_stride * 4);
       _mm512_store_si512(out + i * 64, v);
-      range.include(_mm512_castsi512_ps(_mm512_slli_epi32(v, 16)));
-      range.include(_mm512_castsi512_ps(_mm512_and_epi32(v, _mm512_set1_epi32(static_cast<int>(0xffff0000u)))));
+      include_pairs(range, v);
     }
   return range.result(1);
 }
@@ -381,6 +386,47 @@ void multiply_form(int64_t steps, const char* upper, const char* lower, const ch
   }
 }
 
+template <bool kBoth>
+void multiply_rows(int64_t steps, TileRows upper, TileRows lower, TileRows first, TileRows second, float* sums,
+                   int64_t stride) {
+  for (int64_t begin = 0; begin < steps; begin += kSumTileSteps) {
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::: "memory");
+    for (int64_t i = begin; i < std::min(steps, begin + kSumTileSteps); ++i) {
+      asm volatile("tileloadd (%0,%1,1), %%tmm4" ::"r"(upper.data), "r"(upper.stride) : "memory");
+      asm volatile("tileloadd (%0,%1,1), %%tmm6" ::"r"(first.data), "r"(first.stride) : "memory");
+      asm volatile("tdpbf16ps %%tmm6, %%tmm4, %%tmm0" ::: "memory");
+      if constexpr (kBoth) {
+        asm volatile("tileloadd (%0,%1,1), %%tmm5" ::"r"(lower.data), "r"(lower.stride) : "memory");
+        asm volatile("tdpbf16ps %%tmm6, %%tmm5, %%tmm2" ::: "memory");
+      }
+      asm volatile("tileloadd (%0,%1,1), %%tmm7" ::"r"(second.data), "r"(second.stride) : "memory");
+      asm volatile("tdpbf16ps %%tmm7, %%tmm4, %%tmm1" ::: "memory");
+      if constexpr (kBoth) asm volatile("tdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::: "memory");
+      upper.data += upper.step, lower.data += lower.step, first.data += first.step, second.data += second.step;
+    }
+    if (begin == 0) store_tiles(sums, stride * 4, kBoth);
+    else add_tiles(sums, stride, kBoth);
+  }
+}
+
+RLX_WIDE float min_of_bf16(const TileSource& s, int64_t rows, int64_t k) {
+  MagnitudeRange range;
+  range.begin();
+  const auto* from = static_cast<const char*>(s.data);
+  if (s.pairs) {
+    const __mmask16 mask = mask_of(rows);
+    for (int64_t i = 0; 2 * i < k; ++i) include_pairs(range, _mm512_maskz_loadu_epi32(mask, from + i * s.k_stride * 4));
+    return range.result(1);
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t p = 0; p < k; p += kTileFloats) {
+      const auto rest = static_cast<uint32_t>(std::min<int64_t>(kTileFloats, k - p));
+      const __mmask32 mask = rest == kTileFloats ? ~__mmask32{0} : (__mmask32{1} << rest) - 1;
+      include_pairs(range, _mm512_maskz_loadu_epi16(mask, from + (i * s.row_stride + p) * 2));
+    }
+  return range.result(1);
+}
+
 RLX_WIDE void transpose_16x16(const float* from, int64_t stride, float* to, int64_t to_stride) {
   __m512i rows[16];
   RLX_UNROLL for (int i = 0; i < 16; ++i) rows[i] = _mm512_loadu_si512(from + i * stride);
@@ -446,6 +492,13 @@ void multiply_tiles(TileForm form, int64_t steps, const char* upper, const char*
   else multiply_form<TileForm::three>(steps, upper, lower, right, sums, stride);
 }
 
+void multiply_bf16_tiles(int64_t steps, const TileRows& upper, const TileRows& lower, const TileRows& first,
+                         const TileRows& second, float* sums, int64_t stride) noexcept {
+  if (lower.data) multiply_rows<true>(steps, upper, lower, first, second, sums, stride);
+  else multiply_rows<false>(steps, upper, upper, first, second, sums, stride);
+}
+float min_magnitude_of(const TileSource& from, int64_t rows, int64_t k) noexcept { return min_of_bf16(from, rows, k); }
+
 void transpose_tile(const float* from, int64_t stride, float* to, int64_t to_stride) noexcept {
   transpose_16x16(from, stride, to, to_stride);
 }
@@ -468,6 +521,9 @@ float pack_left_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noex
 float pack_left_rows(const TileSource&, int64_t, int64_t, char*, const PackedRowStrides&) noexcept { return 0; }
 float pack_right_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return 0; }
 void multiply_tiles(TileForm, int64_t, const char*, const char*, const char*, float*, int64_t) noexcept {}
+void multiply_bf16_tiles(int64_t, const TileRows&, const TileRows&, const TileRows&, const TileRows&, float*,
+                         int64_t) noexcept {}
+float min_magnitude_of(const TileSource&, int64_t, int64_t) noexcept { return 0; }
 float min_of_three_terms(uint32_t, uint32_t) noexcept { return 0; }
 void transpose_tile(const float*, int64_t, float*, int64_t) noexcept {}
 void multiply_int8_tiles(DType, DType, int64_t, const char*, const char*, const char*, int32_t*, int64_t) noexcept {}

@@ -114,6 +114,19 @@ float min_of_three_terms(uint32_t max_bits, uint32_t min_bits_less_one) noexcept
 void multiply_tiles(TileForm form, int64_t steps, const char* upper, const char* lower, const char* right, float* sums,
                     int64_t stride) noexcept;
 
+/// 16 rows of the left operand, or 16 columns of the right one, of bf16, in their own memory or packed in one term: the
+/// tile of step s begins at data + s * step, and its rows are `stride` bytes apart. Rows are 64 bytes: 32 elements
+/// along k of the left operand, pairs of elements of 16 columns of the right one.
+struct TileRows {
+  const char* data;
+  int64_t stride, step;  ///< in bytes
+};
+/// As multiply_tiles() in one term; of the left operand, `lower` may have no data.
+void multiply_bf16_tiles(int64_t steps, const TileRows& upper, const TileRows& lower, const TileRows& first,
+                         const TileRows& second, float* sums, int64_t stride) noexcept;
+/// What packing in one term returns, for up to 16 rows of bf16 that are read in their own memory.
+float min_magnitude_of(const TileSource& from, int64_t rows, int64_t k) noexcept;
+
 /// to[j * to_stride + i] = from[i * stride + j], 16 x 16. Needs AVX-512, but no matrix tiles.
 void transpose_tile(const float* from, int64_t stride, float* to, int64_t to_stride = kTileRows) noexcept;
 

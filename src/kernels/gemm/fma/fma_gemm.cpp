@@ -2,6 +2,7 @@
 // tasks. The arithmetic is in micro_kernels.cpp and amx_gemm.cpp.
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +29,18 @@ struct Panels {
       : layout{spec.n, product_lanes(spec.dtype)}, k(spec.k), dtype(spec.dtype), x_dtype(spec.x_dtype),
         batch_invariant(spec.policy.batch_invariant) {}
   size_t bytes() const { return static_cast<size_t>(layout.packed_bytes(k, dtype, 0, layout.panels())); }
+  /// Of bf16; see BlockProduct::rhs_min_magnitude. It is found once: weights of several gigabytes may stay in their
+  /// file until they are multiplied.
+  float min_magnitude() const {
+    std::call_once(found_, [&] {
+      min_magnitude_ = bf16_min_magnitude(data.get(), static_cast<int64_t>(bytes() / byte_size(dtype)));
+    });
+    return min_magnitude_;
+  }
+
+ private:
+  mutable std::once_flag found_;
+  mutable float min_magnitude_ = 0;
 };
 
 class HighwayPlan : public GemmPlan {
@@ -55,6 +68,8 @@ class HighwayPlan : public GemmPlan {
     block_.y_dtype = spec.y_dtype;
     block_.residual_row_stride = spec.residual_stride;
     block_.rows = spec.m;
+    // Fewer rows are not multiplied in pairs (plan_block), so that nothing asks for it.
+    knows_range_ = w.dtype == bf16 && w.x_dtype == bf16 && spec.m >= 4;
     if (strategy_.kernel == ProductKernel::bf16_tiles) {
       tiled_.emplace(block_, strategy_, spec.threads);
       return;
@@ -72,8 +87,10 @@ class HighwayPlan : public GemmPlan {
     const auto x_size = static_cast<int64_t>(byte_size(w.x_dtype)),
                y_size = static_cast<int64_t>(byte_size(spec_.y_dtype));
     const std::span prefetch(reinterpret_cast<const char*>(o.prefetch.data()), o.prefetch.size());
+    const float min_magnitude = knows_range_ ? w.min_magnitude() : 0;
     if (tiled_) {
       BlockProduct block = block_;
+      block.rhs_min_magnitude = min_magnitude;
       block.lhs.data = o.x, block.rhs.data = w.data.get();
       block.y = o.y, block.bias = o.bias, block.residual = o.residual, block.epilogue = &spec_.epilogue;
       block.prefetch = prefetch;
@@ -83,6 +100,7 @@ class HighwayPlan : public GemmPlan {
       int64_t row_task = task / grid_.panel_tasks, panel_task = task % grid_.panel_tasks;
       int64_t row = grid_.row_begin(row_task);
       BlockProduct block = block_;
+      block.rhs_min_magnitude = min_magnitude;
       block.rows = grid_.row_begin(row_task + 1) - row;
       block.panel_begin = grid_.panel_begin(panel_task), block.panel_end = grid_.panel_begin(panel_task + 1);
       block.lhs.data = static_cast<const char*>(o.x) + row * spec_.x_stride * x_size;
@@ -117,6 +135,7 @@ class HighwayPlan : public GemmPlan {
   Grid grid_;
   BlockProduct block_;
   size_t slot_bytes_ = 0;
+  bool knows_range_ = false;  // of the weights' magnitudes
   std::optional<TiledProduct> tiled_;
   ProductStrategy strategy_;
 };

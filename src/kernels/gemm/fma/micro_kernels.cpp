@@ -35,6 +35,9 @@ bool reads_lhs_in_place(const StridedMatrix& lhs, DType accumulator, int64_t row
   return lhs.dtype == accumulator && (lhs.col_stride == 1 || rows == 1);
 }
 
+// Below it, dot products and tiles of bf16 may flush what f32 would keep.
+constexpr float kMinExactBF16 = 0x1p-100f;
+
 bool has_bf16_dots() {
 #if HWY_ARCH_X86_64
   static const bool has = is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx512bf16");
@@ -143,7 +146,6 @@ HWY_NOINLINE void dot_products(const LeftTiles<T>& lhs, int64_t rows, int64_t k,
   }
 }
 
-#if RLX_KERNELS_BF16_DOTS
 // The minimum of the magnitudes' bits less one, so that 0 becomes the largest, over `count` adjacent bf16.
 uint16_t min_bits_less_one(const void* from, int64_t count) {
   const hn::ScalableTag<uint16_t> d;
@@ -161,17 +163,24 @@ float magnitude_of(uint16_t bits_less_one) {
   if (bits_less_one == 0xffff) return std::numeric_limits<float>::infinity();  // all numbers are 0
   return std::bit_cast<float>((uint32_t{bits_less_one} + 1) << 16);
 }
+float exact_min_magnitude(const void* data, int64_t count) {
+  const float min = magnitude_of(min_bits_less_one(data, count));
+  return min >= kMinExactBF16 ? min : 0;
+}
+
+#if RLX_KERNELS_BF16_DOTS
 
 // vdpbf16ps takes subnormal operands for 0 and flushes subnormal sums, whatever the thread's floating-point mode is.
 // If the operands are all normal and the products large enough, no sum of them is subnormal either: products of bf16
 // are exact in f32, so that what a sum cancels to is 0 or at least 2^-24 of the smallest product.
 bool bf16_dots_suffice(const BlockProduct& b) {
-  constexpr float kMinMagnitude = 0x1p-100f, kMinProduct = 0x1p-92f;
+  constexpr float kMinMagnitude = kMinExactBF16, kMinProduct = 0x1p-92f;
   uint16_t left = 0xffff, right = 0xffff;
   for (int64_t i = 0; i < b.rows; ++i)
     left = std::min(left, min_bits_less_one(at(b.lhs.data, bf16, i * b.lhs.row_stride), b.k));
   const float left_min = magnitude_of(left);
   if (left_min < kMinMagnitude) return false;
+  if (b.packed && b.rhs_min_magnitude >= kMinMagnitude) return left_min * b.rhs_min_magnitude >= kMinProduct;
   if (b.packed) {
     right = min_bits_less_one(b.rhs.data, b.layout.packed_bytes(b.k, bf16, b.panel_begin, b.panel_end) / 2);
   } else {
@@ -401,6 +410,7 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::kernels {
 namespace {
 
+HWY_EXPORT(exact_min_magnitude);
 HWY_EXPORT(lanes_f32);
 HWY_EXPORT(lanes_f64);
 HWY_EXPORT(pack_some_panels);
@@ -431,6 +441,10 @@ size_t block_scratch_bytes(int64_t rows, int64_t k, const StridedMatrix& lhs, co
   if (!packed || rhs.dtype != accumulator)
     bytes += aligned(k * PanelLayout::kVectors * product_lanes(accumulator) * size);
   return static_cast<size_t>(bytes);
+}
+
+float bf16_min_magnitude(const void* data, int64_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(exact_min_magnitude)(data, count);
 }
 
 void multiply_block(const BlockProduct& block) noexcept { HWY_DYNAMIC_DISPATCH(multiply_any)(block); }

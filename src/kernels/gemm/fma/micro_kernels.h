@@ -66,6 +66,9 @@ struct BlockProduct {
   /// The right operand: packed (then rhs.data is where panel_begin starts), or k x n with strides.
   bool packed = false;
   StridedMatrix rhs;
+  /// Of bf16: the minimum magnitude of the whole packed operand, but for 0, as min_magnitude_of() (amx/tiles.h) has it;
+  /// 0: not known.
+  float rhs_min_magnitude = 0;
   /// y and residual point to the block's first row, in the whole matrix's column 0; bias to column 0.
   void* y = nullptr;
   int64_t y_row_stride = 0, y_col_stride = 1;
@@ -83,6 +86,9 @@ struct BlockProduct {
 /// Bytes that multiply_block needs at `scratch`, aligned to 64, for blocks of at most `rows` rows; a multiple of 64.
 size_t block_scratch_bytes(int64_t rows, int64_t k, const StridedMatrix& lhs, const StridedMatrix& rhs, bool packed);
 void multiply_block(const BlockProduct& block) noexcept;
+/// The minimum magnitude of bf16 that are not 0; infinity if there are none, 0 if it is below the range in which tiles
+/// and dot products of bf16 are exact.
+float bf16_min_magnitude(const void* data, int64_t count) noexcept;
 
 /// Applies the block's epilogue to f32 sums and writes y: `rows` rows from `row`, `cols` columns (at most 32) from
 /// `column`. For sums that were not computed by multiply_block. The sums are overwritten; each row of them is read and
