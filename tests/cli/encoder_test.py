@@ -38,6 +38,28 @@ class Embed(ProgramTest):
                 norms = math.sqrt(sum(a * a for a in row) * sum(b * b for b in want))
                 self.assertGreaterEqual(dot / norms, 0.999999)
 
+    def test_16_bits_keep_directions_and_the_order_of_neighbours(self):
+        wanted = rows(GOLDEN / "embeddings/embeddings.npy")
+        unit = [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in wanted]
+
+        def ranks(row, others):
+            products = [sum(a * b for a, b in zip(row, other)) for other in others]
+            order = sorted(range(len(products)), key=products.__getitem__)
+            return {line: rank for rank, line in enumerate(order)}
+
+        for compute, least, correlation in (("bf16", 0.9995, 0.999), ("f16", 0.99999, 0.9999)):
+            with self.subTest(compute):
+                out = self.folder / "e.npy"
+                self.succeeds("embed", "--model", MODEL, "--file", GOLDEN / "embeddings/sentences.txt", "--npy", out, "--compute", compute)
+                ours = rows(out)
+                cosines = [sum(a * b for a, b in zip(row, want)) / math.sqrt(sum(a * a for a in row)) for row, want in zip(ours, unit, strict=True)]
+                self.assertGreaterEqual(min(cosines), least)
+                self.assertLess(min(cosines), 0.9999999)  # it was computed in less than f32
+                for query in range(0, 200, 40):  # Spearman's correlation over the other lines
+                    want, got = ranks(unit[query], unit), ranks(ours[query], ours)
+                    n, apart = len(want), sum((want[i] - got[i]) ** 2 for i in want)
+                    self.assertGreaterEqual(1 - 6 * apart / (n * (n * n - 1)), correlation)
+
     def test_one_row_a_line_with_and_without_a_last_newline(self):
         for text, count in (("", 0), ("\n", 1), ("a", 1), ("a\n", 1), ("a\n\n", 2), ("\na", 2), ("a\n\n\nb", 4)):
             with self.subTest(text):
