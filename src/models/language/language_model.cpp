@@ -98,7 +98,7 @@ LanguageModel LanguageModel::load(const std::string& path, Options options) {
                         }
                         const int64_t context = context_of(config, options.context);
                         const Graph graph = decoder_graph(
-                            config, [&](const std::string& name) { return weights->dtype(name); }, options.cache);
+                            config, [&](const std::string& name) { return weights->type(name); }, options.cache);
                         CompiledGraph compiled =
                             Session(options.device, {options.threads})
                                 .compile(graph, with_donated_caches(options.compile, config, options.cache));

@@ -16,8 +16,8 @@ class WeightFiles {
  public:
   virtual ~WeightFiles() = default;
 
-  /// The dtype that a param has. Fails if a tensor is missing that it needs, naming both.
-  virtual DType dtype(const std::string& param) const = 0;
+  /// What a weight is. Fails if a tensor is missing that it needs, naming both.
+  virtual WeightType type(const std::string& param) const = 0;
   /// The value of a param. Fails, naming the tensor, if the file's has not these dims.
   virtual Tensor value(const std::string& param, const Type& type) const = 0;
   /// Names, as messages show them, of tensors that no param was read from, but those that mean nothing for a decoder.
