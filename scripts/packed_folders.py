@@ -74,11 +74,13 @@ def mlx(weight, bits=4, group=32, dtype=torch.float16):
 
 
 def bitsandbytes(weight, kind="nf4", double=True):
-    """By the package itself, on the CPU."""
+    """By the package itself, on the CPU. Its kernel there reads rows wrongly that are not whole blocks, and a matrix of one row rightly."""
     from bitsandbytes import functional as f
 
     codes, state = f.quantize_4bit(weight.float().contiguous(), blocksize=64, compress_statistics=double, quant_type=kind)
-    return {"weight": codes, **{f"weight.{k}": v for k, v in state.as_dict(packed=True).items()}}, f.dequantize_4bit(codes, state).float()
+    tensors = {"weight": codes, **{f"weight.{k}": v for k, v in state.as_dict(packed=True).items()}}
+    state.shape = (1, weight.numel())
+    return tensors, f.dequantize_4bit(codes, state).float().reshape(weight.shape)
 
 
 def int8(weight):

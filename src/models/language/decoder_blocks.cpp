@@ -87,14 +87,23 @@ Value DecoderBlocks::linear(Value x, const std::string& name, int64_t out, bool 
 }
 
 Value DecoderBlocks::rows(Value indices, const std::string& name, int64_t rows, int64_t width) {
-  if (const WeightType type = type_of(name + ".weight"); type.group > 0)
+  if (const WeightType type = type_of(name + ".weight"); type.group > 0 && type.dtype != i4 && width % 2 == 0)
     return packed_rows(indices, name, rows, width, type);
   Value found = take(param(name + ".weight", {rows, width}), indices);
   if (is_block(found.dtype())) return dequantize_blocks(found, f32);
   return found.dtype() == f32 ? found : convert(found, f32);
 }
 
-/// A table whose rows are taken stands as [rows, width], beside the one that products read as [width, rows].
+/// Codes of 4 bits, two in a byte, the first one in the low half: [..., n] as [..., 2 n].
+static Value halves_of_bytes(Value bytes) {
+  Dims one = bytes.dims(), both = bytes.dims();
+  one.emplace_back(1), both.back() = both.back() * Dim(2);
+  const auto part = [&](Value half) { return reshape(half, one); };
+  Value low = bitwise_and(bytes, full_like(bytes, 15)), high = shift_right_logical(bytes, full_like(bytes, 4));
+  return reshape(concatenate({part(low), part(high)}, bytes.rank()), both);
+}
+/// A table whose rows are taken stands as [rows, width], beside the one that products read as [width, rows]. Two codes
+/// of 4 bits are a byte of a row: elements that are taken have an address.
 Value DecoderBlocks::packed_rows(Value indices, const std::string& name, int64_t rows, int64_t width,
                                  const WeightType& type) {
   const int64_t groups = (width + type.group - 1) / type.group;
@@ -105,7 +114,8 @@ Value DecoderBlocks::packed_rows(Value indices, const std::string& name, int64_t
   if (type.has_zero_points) s.zero_point = taken("zero_points", u8, groups);
   if (type.has_biases) s.bias = taken("biases", f32, groups);
   if (type.table > 0) s.table = made_param(name + ".table", f32, {type.table});
-  return dequantize_blockwise(taken("weight", type.dtype, width), s, -1, type.group, f32);
+  Value codes = type.dtype == u4 ? halves_of_bytes(taken("weight", u8, width / 2)) : taken("weight", type.dtype, width);
+  return dequantize_blockwise(codes, s, -1, type.group, f32);
 }
 
 Value DecoderBlocks::rms_norm(Value x, const std::string& name) {

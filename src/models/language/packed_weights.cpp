@@ -137,9 +137,15 @@ Tensor packed_value(std::span<const PackedMatrix> parts, std::string_view part, 
   return all;
 }
 
-Tensor turned_codes(const Tensor& t) {
+Tensor turned_value(std::span<const PackedMatrix> parts, std::string_view part, const Type& type) {
+  Type own = type;
+  std::swap(own.dims.at(0), own.dims.at(1));
+  const DType codes = packed_type(parts).dtype;
+  const bool is_in_bytes = part == "weight" && info(codes).bits == 4;
+  if (is_in_bytes) own.dtype = codes, own.dims[0] = own.dims[0] * Dim(2);
+  const Tensor t = packed_value(parts, part, false, own);
   const int64_t rows = t.shape()[0], columns = t.shape()[1];
-  Tensor turned(t.dtype(), {columns, rows});
+  Tensor turned(type.dtype, shape_of(type.dims));
   const auto* from = reinterpret_cast<const uint8_t*>(t.data());
   auto* to = reinterpret_cast<uint8_t*>(turned.mutable_data());
   const int64_t bits = info(t.dtype()).bits;

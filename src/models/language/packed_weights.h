@@ -63,8 +63,9 @@ bool is_packed_part(std::string_view name);
 /// The value of that part, of all the matrices: of a param [experts, ...] if `is_stacked`. Fails if it is not of `type`.
 Tensor packed_value(std::span<const PackedMatrix> parts, std::string_view part, bool is_stacked, const Type& type);
 
-/// A matrix of codes or floats the other way round.
-Tensor turned_codes(const Tensor& t);
+/// The same of one matrix the other way round, as rows are taken of it: [out, in], or [out, groups]. `type` has two
+/// codes of 4 bits as one byte.
+Tensor turned_value(std::span<const PackedMatrix> parts, std::string_view part, const Type& type);
 /// A tensor of a dtype and shape; fails with its name, its type and what it has to be.
 Tensor required_tensor(const TensorSource& files, const std::string& name, std::span<const DType> dtypes,
                        const Shape& shape);

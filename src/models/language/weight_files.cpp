@@ -53,7 +53,7 @@ class NamedWeights : public WeightFiles, public TensorSource {
           for (const std::string& name : packed_parts(part)) read_.insert(name);
         const std::string_view part = std::string_view(param).substr(dot + 1);
         if (!is_turned) return packed_value(packed, part, in_file.find('*') != in_file.npos, type);
-        return turned_codes(packed_value(packed, part, false, {type.dtype, {type.dims.at(1), type.dims.at(0)}}));
+        return turned_value(packed, part, type);
       }
     }
     const FileName at = name_in_file(names_, param);
