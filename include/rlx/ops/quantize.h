@@ -76,8 +76,7 @@ struct DequantMatmulAttrs {
              field("block_size", &DequantMatmulAttrs::block_size), field("has_scale", &DequantMatmulAttrs::has_scale),
              field("has_zero_point", &DequantMatmulAttrs::has_zero_point),
              field("has_bias", &DequantMatmulAttrs::has_bias), field("has_table", &DequantMatmulAttrs::has_table),
-             field("has_global", &DequantMatmulAttrs::has_global),
-             field("planes", &DequantMatmulAttrs::planes));
+             field("has_global", &DequantMatmulAttrs::has_global), field("planes", &DequantMatmulAttrs::planes));
 };
 /// x[..., k] times weights of blocks, w[n, k]: the same as linear. Weights of halves, f16 or bf16 beside any real x,
 /// are read as they are, too: convert and linear, without their copy in f32.

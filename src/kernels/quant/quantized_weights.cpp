@@ -1,7 +1,7 @@
 // See the header. The product accumulates sum x (q - zero_point) over a block of rows of the weights in registers, and
-// adds the scale times that to y. Codes of a table are looked up in registers. Zero points are subtracted before the multiplication: sum x q and zero_point sum x
-// may be a hundred times as large as their difference, and so would be their rounding errors. Weights with a bias are
-// dequantized before the multiplication too, by one multiply-add each.
+// adds the scale times that to y. Codes of a table are looked up in registers. Zero points are subtracted before the
+// multiplication: sum x q and zero_point sum x may be a hundred times as large as their difference, and so would be
+// their rounding errors. Weights with a bias are dequantized before the multiplication too, by one multiply-add each.
 #include "kernels/quant/quantized_weights.h"
 
 #include <algorithm>
@@ -129,7 +129,8 @@ HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64
   const float* x = p.x + row * p.x_stride;
   const int64_t scales = begin / p.block * p.n + column;
   [[maybe_unused]] V zero[kV], step[kV], bias[kV];
-  if constexpr (kShift == Shift::zero_point || kShift == Shift::bias) read_columns<kWeights>(p.zero_point, scales, zero);
+  if constexpr (kShift == Shift::zero_point || kShift == Shift::bias)
+    read_columns<kWeights>(p.zero_point, scales, zero);
   if constexpr (kShift == Shift::bias) {
     read_columns<kWeights>(p.scale, scales, step);
     read_columns<kWeights>(p.bias, scales, bias);

@@ -81,9 +81,14 @@ Value DecoderBlocks::linear(Value x, const std::string& name, int64_t out, bool 
   const WeightType type = type_of(name + ".weight");
   Value w = type.group > 0 ? Value{} : param(name + ".weight", {out, x.dim(-1)});
   Value b = bias ? float_param(name + ".bias", {out}) : Value{};
-  if (w && w.dtype() == f32) return rlx::linear(x, w, b);
-  Value y = w ? dequant_matmul(x, w) : packed_product(x, name, out, type);  // blocks, or halves: their product reads the file's bytes
-  return b ? y + b : y;
+  Value y;
+  if (!w) y = packed_product(x, name, out, type);
+  else if (w.dtype() == f32) y = rlx::linear(x, w, std::exchange(b, Value{}));
+  else y = dequant_matmul(x, w);  // blocks, or halves: their product reads the file's bytes
+  if (b) y = y + b;
+  if (type.adapter_rank == 0) return y;
+  Value low = rlx::linear(x, made_param(name + ".adapter_a", f32, {type.adapter_rank, x.dim(-1)}));
+  return y + rlx::linear(low, made_param(name + ".adapter_b", f32, {out, type.adapter_rank}));
 }
 
 Value DecoderBlocks::rows(Value indices, const std::string& name, int64_t rows, int64_t width) {

@@ -74,7 +74,8 @@ std::vector<float> absmax_of(const TensorSource& files, const std::string& modul
          "; it must be a number");
   const Tensor codes = required_tensor(files, name, kByte, {blocks});
   const std::vector<float> table = floats_of(files, module + ".weight.nested_quant_map", {256}),
-                           scales = floats_of(files, module + ".weight.nested_absmax", {(blocks + nested - 1) / nested});
+                           scales =
+                               floats_of(files, module + ".weight.nested_absmax", {(blocks + nested - 1) / nested});
   std::vector<float> values(static_cast<size_t>(blocks));
   const auto bytes = codes.values<uint8_t>();
   for (size_t b = 0; b < values.size(); ++b)

@@ -79,8 +79,7 @@ void set_scales(PackedMatrix& m, const TensorSource& files, const std::string& m
   };
   std::vector<uint8_t> zeros(static_cast<size_t>(groups * out));
   m.zero_points(zeros.data());
-  m.has_middle_zeros =
-      std::all_of(zeros.begin(), zeros.end(), [&](uint8_t zero) { return zero == 1 << (m.bits - 1); });
+  m.has_middle_zeros = std::all_of(zeros.begin(), zeros.end(), [&](uint8_t zero) { return zero == 1 << (m.bits - 1); });
 }
 
 }  // namespace
@@ -132,9 +131,8 @@ PackedMatrix awq_matrix(const TensorSource& files, const WeightPacking& packing,
   const auto zeros = std::make_shared<const std::vector<uint32_t>>(
       words_of(required_tensor(files, module + ".qzeros", kWords, {m.groups(), across})));
   set_scales(m, files, module, [=](int64_t g, int64_t o) {
-    return static_cast<uint8_t>((*zeros)[static_cast<size_t>(g * across + o / 8)] >>
-                                    kAwqShift[static_cast<size_t>(o % 8)] &
-                                15);
+    return static_cast<uint8_t>(
+        (*zeros)[static_cast<size_t>(g * across + o / 8)] >> kAwqShift[static_cast<size_t>(o % 8)] & 15);
   });
   m.codes = [words](uint8_t* to) {
     for (const uint32_t word : words_of(words))

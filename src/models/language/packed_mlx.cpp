@@ -24,7 +24,8 @@ PackedMatrix mlx_matrix(const TensorSource& files, const WeightPacking& packing,
   m.group = own == packing.modules.end() ? packing.group : own->second.group;
   if (codes->dtype != u32 || codes->shape.size() != 2 || scales->shape.size() != 2 || codes->shape[1] < 1)
     fail(ErrorCode::shape_mismatch, "tensor '", m.tensor, "' in ", files.place(), " is ", type_of(*codes),
-         ", and its scales ", type_of(*scales), "; they must be u32[outputs, inputs * bits / 32] and [outputs, groups]");
+         ", and its scales ", type_of(*scales),
+         "; they must be u32[outputs, inputs * bits / 32] and [outputs, groups]");
   m.out = codes->shape[0];
   m.in = codes->shape[1] * 32 / m.bits;
   if (codes->shape[1] * 32 % m.bits != 0 || m.in % m.group != 0)

@@ -11,7 +11,8 @@
 namespace rlx::language {
 namespace {
 
-constexpr std::array<std::string_view, 6> kPackedParts = {"weight", "scales", "zero_points", "biases", "table", "order"};
+constexpr std::array<std::string_view, 6> kPackedParts = {"weight", "scales", "zero_points",
+                                                          "biases", "table",  "order"};
 
 std::string module_of(std::string_view weight) {
   constexpr std::string_view kWeight = ".weight";
@@ -165,9 +166,10 @@ Tensor required_tensor(const TensorSource& files, const std::string& name, std::
   const bool is_known = std::find(dtypes.begin(), dtypes.end(), found->dtype) != dtypes.end();
   if (!is_known || found->shape != shape) {
     std::string kinds;
-    for (const DType d : dtypes) kinds += text_of(kinds.empty() ? "" : " or ", d);
+    for (const DType d : dtypes)
+      kinds += text_of(kinds.empty() ? "" : " or ", Type{d, Dims(shape.begin(), shape.end())});
     fail(ErrorCode::shape_mismatch, "tensor '", name, "' in ", files.place(), " is ", type_of(*found), "; it must be ",
-         kinds, " of ", text_of(Type{dtypes.front(), Dims(shape.begin(), shape.end())}));
+         kinds);
   }
   return files.tensor(name);
 }

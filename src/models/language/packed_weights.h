@@ -1,5 +1,5 @@
-// Matrices as quantized Hugging Face folders have them: AWQ, GPTQ, bitsandbytes, mlx-lm. They stay packed: codes of 4 or
-// 8 bits are laid out anew as products read them (dequant_matmul: [in, out], scales [groups, out]), once, at load.
+// Matrices as quantized Hugging Face folders have them: AWQ, GPTQ, bitsandbytes, mlx-lm. They stay packed: codes of 4
+// or 8 bits are laid out anew as products read them (dequant_matmul: [in, out], scales [groups, out]), once, at load.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +38,10 @@ class TensorSource {
 struct PackedMatrix {
   std::string tensor;  ///< that holds the codes
   int64_t in = 0, out = 0, bits = 4;
-  int64_t group = 0;          ///< elements of a column that share a scale: at least 1
+  int64_t group = 0;              ///< elements of a column that share a scale: at least 1
   bool has_middle_zeros = false;  ///< all zero points are half the number of codes: codes with a sign need none
   std::function<void(uint8_t* to)> codes = {};  ///< [in, out], a byte each
-  std::function<void(float* to)> scales = {}, biases = {};
+  std::function<void(float*to)> scales = {}, biases = {};
   std::function<void(uint8_t* to)> zero_points = {};
   std::vector<float> table = {};
   /// Row i of `codes` is multiplied with element order[i] of x: groups of GPTQ need not lie together in the file.
@@ -60,7 +60,8 @@ std::vector<std::string> packed_parts(std::string_view weight);
 WeightType packed_type(std::span<const PackedMatrix> parts);
 /// What a param next to "NAME.weight" is called: "scales", "zero_points", "biases", "table", "order"; and "weight".
 bool is_packed_part(std::string_view name);
-/// The value of that part, of all the matrices: of a param [experts, ...] if `is_stacked`. Fails if it is not of `type`.
+/// The value of that part, of all the matrices: of a param [experts, ...] if `is_stacked`. Fails if it is not of
+/// `type`.
 Tensor packed_value(std::span<const PackedMatrix> parts, std::string_view part, bool is_stacked, const Type& type);
 
 /// The same of one matrix the other way round, as rows are taken of it: [out, in], or [out, groups]. `type` has two

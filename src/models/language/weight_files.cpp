@@ -40,8 +40,8 @@ class NamedWeights : public WeightFiles, public TensorSource {
   }
 
   Tensor value(const std::string& param, const Type& type) const override {
-    if (const size_t dot = param.rfind('.'); packing_.method != WeightPacking::Method::none &&
-                                             is_packed_part(std::string_view(param).substr(dot + 1))) {
+    if (const size_t dot = param.rfind('.');
+        packing_.method != WeightPacking::Method::none && is_packed_part(std::string_view(param).substr(dot + 1))) {
       constexpr std::string_view kRows = ".rows";  // a table as rows: see DecoderBlocks::packed_rows
       std::string module = param.substr(0, dot);
       const bool is_turned = module.ends_with(kRows);
@@ -71,6 +71,12 @@ class NamedWeights : public WeightFiles, public TensorSource {
     Tensor t = tensor(parts[0]);
     if (at.form == WeightForm::reshaped) return t.reshaped(shape);
     return at.form == WeightForm::transposed ? transposed(t) : t;
+  }
+
+  std::vector<std::string> module_names(const std::string& module) const override {
+    const std::string usual = name_in_file(names_, module + ".weight").name, own = name_of(usual);
+    const auto without_ending = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
+    return {without_ending(usual), without_ending(own)};
   }
 
   std::vector<std::string> unread() const override {
@@ -182,7 +188,7 @@ class Folder final : public NamedWeights {
     std::error_code error;
     if (fs::exists(fs::path(folder) / "adapter_config.json", error))
       fail(ErrorCode::unsupported, "there is an adapter_config.json in '", folder,
-           "': weights of an adapter, which are not added here; merge them into the model");
+           "': this is an adapter; give the folder of the model, and this one as its adapter (--lora)");
     if (fs::exists(one, error)) add(SafetensorsFile::open(one.string(), access));
     else if (fs::exists(index, error)) add_index(index.string(), access);
     else

@@ -14,7 +14,8 @@ Value dequantize_blockwise(Value q, CodeScales s, int64_t axis, int64_t block_si
   for (const Value& v : {s.zero_point, s.bias, s.table, s.global})
     if (v) in.push_back(v);
   return emit(op::dequantize_blockwise, std::move(in),
-              DequantizeBlockwiseAttrs{axis, block_size, dtype, bool(s.zero_point), bool(s.bias), bool(s.table), bool(s.global)});
+              DequantizeBlockwiseAttrs{axis, block_size, dtype, bool(s.zero_point), bool(s.bias), bool(s.table),
+                                       bool(s.global)});
 }
 Value dequant_matmul(Value x, Value w) { return emit(op::dequant_matmul, {x, w}, DequantMatmulAttrs{}); }
 Value dequant_matmul(Value x, Value w, CodeScales s, int64_t block_size, bool transpose_rhs, int64_t planes) {
@@ -65,9 +66,9 @@ struct BlockOperands {
     if (rest.size() != wanted)
       fail(ErrorCode::invalid_argument, "the attributes call for ", wanted, " operands behind the codes (scale, zero ",
            "point, bias, table, global), got ", rest.size());
-    for (auto [has, part] : {std::pair{has_scale, &scale}, std::pair{a.has_zero_point, &zero_point},
-                             std::pair{a.has_bias, &bias}, std::pair{a.has_table, &table},
-                             std::pair{a.has_global, &global}})
+    for (auto [has, part] :
+         {std::pair{has_scale, &scale}, std::pair{a.has_zero_point, &zero_point}, std::pair{a.has_bias, &bias},
+          std::pair{a.has_table, &table}, std::pair{a.has_global, &global}})
       if (has) *part = &rest[next++];
   }
 };
@@ -172,7 +173,8 @@ OpDef define_dequantize_blockwise() {
   using A = DequantizeBlockwiseAttrs;
   return define<A>({
       .name = "dequantize_blockwise",
-      .doc = "((q - zero_point) scale + bias) global, with a table of the codes' numbers (table[q] scale + bias) global; scale, zero_point and bias stand for `block_size` elements along "
+      .doc = "((q - zero_point) scale + bias) global, with a table of the codes' numbers (table[q] scale + bias) "
+             "global; scale, zero_point and bias stand for `block_size` elements along "
              "`axis` each, the last of them perhaps for fewer, or for all if it is 0",
       .source = "ONNX, DequantizeLinear with block_size; OCP Microscaling 1.0; MLX, quantize",
       .operands = {"q", "scale", "zero_point?", "bias?", "table?", "global?"},
@@ -312,10 +314,11 @@ OpDef define_dequant_grouped_matmul() {
   using A = DequantGroupedMatmulAttrs;
   return define<A>({
       .name = "dequant_grouped_matmul",
-      .doc =
-          "row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes ([e, k, n] "
-          "if columns_last) with scales for `block_size` elements along k each, as dequantize_blockwise has them; NaN where index[i] is not "
-          "in [0, e)",
+      .doc = "row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes "
+             "([e, k, n] "
+             "if columns_last) with scales for `block_size` elements along k each, as dequantize_blockwise has them; "
+             "NaN where index[i] is not "
+             "in [0, e)",
       .source = "grouped_matmul, dequantize_blocks, dequantize_blockwise",
       .operands = {"x", "w", "index", "scale?", "zero_point?", "bias?", "table?", "global?"},
       .covers = {"DequantGroupedMatMul", "DequantGroupedMatMulMlx"},
