@@ -200,7 +200,7 @@ TEST_CASE("tensors of packed matrices that do not fit each other are errors that
        "there is no tensor '" + kQuery + ".weight.quant_state"},
       {"nf4", ".weight.quant_state.bitsandbytes__nf4", filled(u8, {3}),
        "reading tensor '" + kQuery + ".weight.quant_state"},
-      {"int8", ".weight", filled(i8, {32, 40}), "is packed from [32, 40], which makes scales of f32[1, 32], but"},
+      {"int8", ".weight", filled(i8, {32, 40}), "is packed from [32, 40], which makes weight of i8[40, 32], but"},
       {"int8", ".SCB", std::nullopt, "there is no tensor '" + kQuery + ".SCB'"},
       {"int8", ".SCB", filled(f32, {31}), "is f32[31]; it must be f32"},
       {"mlx_6", ".biases", std::nullopt, "there is no tensor '" + kQuery + ".biases'"},
