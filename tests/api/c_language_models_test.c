@@ -434,7 +434,8 @@ static void what_means_nothing_is_refused(void) {
 static float most_different(rlx_tensor* a, rlx_tensor* b) {
   const float *x = rlx_tensor_data(a), *y = rlx_tensor_data(b);
   float most = 0;
-  for (size_t i = 0; i < rlx_tensor_size(a) / sizeof(float); ++i) most = fmaxf(most, fabsf(x[i] - y[i]));
+  for (size_t i = 0; i < rlx_tensor_size(a) / sizeof(float); ++i)
+    if (fabsf(x[i] - y[i]) > most) most = fabsf(x[i] - y[i]);
   rlx_tensor_free(a), rlx_tensor_free(b);
   return most;
 }
