@@ -287,9 +287,15 @@ float QuantizedReader::at(int64_t i) const {
   return table[(pair >> shift) & ((1u << bits) - 1)];
 }
 void QuantizedReader::read(int64_t first, int64_t count, float* to) const {
-  if (bits == 32) std::memcpy(to, static_cast<const float*>(data) + first, static_cast<size_t>(count) * sizeof(float));
-  else
+  if (bits == 32) {
+    std::memcpy(to, static_cast<const float*>(data) + first, static_cast<size_t>(count) * sizeof(float));
+  } else if (bits == 8) {
+    const auto* from = static_cast<const uint8_t*>(data) + first;
+    const float* numbers = table.get();
+    for (int64_t i = 0; i < count; ++i) to[i] = numbers[from[i]];
+  } else {
     for (int64_t i = 0; i < count; ++i) to[i] = at(first + i);
+  }
 }
 
 namespace {

@@ -103,8 +103,7 @@ PackedMatrix int8_matrix(const TensorSource& files, const std::string& module, c
   m.zero_points = [out](uint8_t* to) { std::memset(to, 128, static_cast<size_t>(out)); };
   m.codes = [words = files.tensor(m.tensor), in, out](uint8_t* to) {
     const auto* from = reinterpret_cast<const uint8_t*>(words.data());
-    for (int64_t o = 0; o < out; ++o)
-      for (int64_t i = 0; i < in; ++i) to[i * out + o] = static_cast<uint8_t>(from[o * in + i] + 128);
+    write_turned(in, out, to, [&](int64_t o, int64_t i) { return static_cast<uint8_t>(from[o * in + i] + 128); });
   };
   return m;
 }
@@ -137,11 +136,10 @@ PackedMatrix bitsandbytes_matrix(const TensorSource& files, const std::string& m
   };
   m.codes = [=](uint8_t* to) {
     const auto* from = reinterpret_cast<const uint8_t*>(bytes.data());
-    for (int64_t o = 0; o < out; ++o)
-      for (int64_t i = 0; i < in; ++i) {
-        const int64_t at = o * in + i;
-        to[i * out + o] = static_cast<uint8_t>(at % 2 == 0 ? from[at / 2] >> 4 : from[at / 2] & 15);
-      }
+    write_turned(in, out, to, [&](int64_t o, int64_t i) {
+      const int64_t at = o * in + i;
+      return static_cast<uint8_t>(at % 2 == 0 ? from[at / 2] >> 4 : from[at / 2] & 15);
+    });
   };
   return m;
 }

@@ -46,13 +46,12 @@ PackedMatrix mlx_matrix(const TensorSource& files, const WeightPacking& packing,
   m.codes = [=](uint8_t* to) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(words.data());
     const int64_t row_bytes = in * bits / 8;
-    for (int64_t o = 0; o < out; ++o)
-      for (int64_t i = 0; i < in; ++i) {
-        const int64_t first = i * bits, byte = first / 8, shift = first % 8;
-        unsigned pair = bytes[o * row_bytes + byte];
-        if (shift + bits > 8) pair |= static_cast<unsigned>(bytes[o * row_bytes + byte + 1]) << 8;
-        to[i * out + o] = static_cast<uint8_t>((pair >> shift) & ((1U << bits) - 1));
-      }
+    write_turned(in, out, to, [&](int64_t o, int64_t i) {
+      const int64_t first = i * bits, byte = first / 8, shift = first % 8;
+      unsigned pair = bytes[o * row_bytes + byte];
+      if (shift + bits > 8) pair |= static_cast<unsigned>(bytes[o * row_bytes + byte + 1]) << 8;
+      return static_cast<uint8_t>((pair >> shift) & ((1U << bits) - 1));
+    });
   };
   return m;
 }

@@ -2,6 +2,7 @@
 // or 8 bits are laid out anew as products read them (dequant_matmul: [in, out], scales [groups, out]), once, at load.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,6 +73,17 @@ Tensor required_tensor(const TensorSource& files, const std::string& name, std::
                        const Shape& shape);
 /// Its numbers as f32.
 void read_floats(const Tensor& t, float* to);
+
+/// to[i, o] = code(o, i) of all elements, in tiles whose lines stay in the cache: sources have them by outputs.
+template <class CodeAt>
+void write_turned(int64_t in, int64_t out, uint8_t* to, CodeAt code) {
+  constexpr int64_t kInputs = 256, kOutputs = 64;
+  for (int64_t i = 0; i < in; i += kInputs)
+    for (int64_t o = 0; o < out; o += kOutputs)
+      for (int64_t row = o; row < std::min(out, o + kOutputs); ++row)
+        for (int64_t column = i; column < std::min(in, i + kInputs); ++column)
+          to[column * out + row] = code(row, column);
+}
 
 /// By method; `module` is the weight's name without ".weight".
 PackedMatrix gptq_matrix(const TensorSource& files, const WeightPacking& packing, const std::string& module);
