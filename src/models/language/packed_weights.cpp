@@ -22,6 +22,9 @@ std::string module_of(std::string_view weight) {
 /// Two codes share a byte, so that rows must be whole bytes.
 bool is_of_4_bits(const PackedMatrix& m) { return m.bits <= 4 && m.out % 2 == 0; }
 
+/// Elements of the table that the codes' dtype asks for; codes of a byte use the first 16 of them.
+int64_t table_size(const PackedMatrix& m) { return m.table.empty() ? 0 : is_of_4_bits(m) ? 16 : 256; }
+
 void write_codes(const PackedMatrix& m, DType dtype, std::byte* to) {
   const auto count = static_cast<size_t>(m.in * m.out);
   std::vector<uint8_t> codes(count);
@@ -97,7 +100,7 @@ WeightType packed_type(std::span<const PackedMatrix> parts) {
   type.group = first.group;
   type.has_zero_points = first.zero_points && !is_middle;
   type.has_biases = bool(first.biases);
-  type.table = static_cast<int64_t>(first.table.size());
+  type.table = table_size(first);
   const bool is_small = is_of_4_bits(first);
   if (first.zero_points && is_middle) type.dtype = is_small ? i4 : i8;
   else type.dtype = is_small ? u4 : u8;
@@ -108,7 +111,7 @@ Tensor packed_value(std::span<const PackedMatrix> parts, std::string_view part, 
   for (const PackedMatrix& m : parts) {
     Shape wanted;
     if (part == "weight") wanted = {m.in, m.out};
-    else if (part == "table") wanted = {static_cast<int64_t>(m.table.size())};
+    else if (part == "table") wanted = {table_size(m)};
     else if (part == "order") wanted = {m.in};
     else wanted = {m.groups(), m.out};
     if (is_stacked && part != "table") wanted.insert(wanted.begin(), static_cast<int64_t>(parts.size()));
@@ -119,7 +122,9 @@ Tensor packed_value(std::span<const PackedMatrix> parts, std::string_view part, 
   Tensor all = Tensor::uninitialized(type.dtype, shape_of(type.dims));
   std::byte* to = all.mutable_data();
   if (part == "table") {
-    std::memcpy(to, parts.front().table.data(), all.byte_count());
+    const std::vector<float>& table = parts.front().table;
+    std::memset(to, 0, all.byte_count());
+    std::memcpy(to, table.data(), table.size() * sizeof(float));
     return all;
   }
   const size_t step = all.byte_count() / parts.size();

@@ -33,6 +33,7 @@ KEPT = {
     "gptq_3": ("llama", {"head_dim": 8, "num_hidden_layers": 1}), "gptq_8": ("llama", {"head_dim": 8, "num_hidden_layers": 1}), "awq": ("llama", {"head_dim": 8}),
     "nf4": ("llama", {"head_dim": 8}), "fp4": ("llama", {"head_dim": 8, "num_hidden_layers": 1}), "int8": ("llama", {"head_dim": 8, "num_hidden_layers": 1}),
     "mlx_4": ("qwen3", {"head_dim": 16}), "mlx_6": ("llama", {"head_dim": 8, "num_hidden_layers": 1}),
+    "nf4_odd": ("mamba", {"state_size": 4, "time_step_rank": 3, "num_hidden_layers": 1}),  # a matrix with 11 outputs, one with 3 inputs
     "gptq_order_moe": ("qwen3_moe", {"head_dim": 16, "num_experts": 4, "moe_intermediate_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}),
 }  # fmt: skip
 ADAPTERS = {
@@ -54,7 +55,7 @@ def main():
     ids, models = np.random.default_rng(5).integers(0, 41, TEXT).tolist(), {}
     for kind, (name, more) in KEPT.items():
         out = folder / kind
-        models[kind] = packed.save(judge.made(name, **{**TINY, **more}), out, kind.removesuffix("_moe"))
+        models[kind] = packed.save(judge.made(name, **{**TINY, **more}), out, kind.removesuffix("_moe").removesuffix("_odd"))
         (out / "ids.json").write_text(json.dumps(ids) + "\n")
         np.save(out / "logits.npy", logits(models[kind], ids))
     plain = ROOT / "tests/golden/language_models/llama3"
@@ -67,6 +68,9 @@ def main():
             adapted = get_peft_model(model, config).eval()
             adapted.save_pretrained(folder / path)
             (folder / path / "README.md").unlink(missing_ok=True)
+            settings = json.loads((folder / path / "adapter_config.json").read_text())
+            settings["target_modules"].sort()  # a set, in any order
+            (folder / path / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
             np.save(folder / f"{path}.npy", logits(adapted, ids))
             adapted.unload()
     recorded.write_versions(folder, "packed_language_models.py", ["bitsandbytes", "peft", "transformers", "torch", "safetensors", "numpy"])
