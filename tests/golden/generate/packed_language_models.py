@@ -70,6 +70,7 @@ def main():
             (folder / path / "README.md").unlink(missing_ok=True)
             settings = json.loads((folder / path / "adapter_config.json").read_text())
             settings["target_modules"].sort()  # a set, in any order
+            settings["base_model_name_or_path"] = None
             (folder / path / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
             np.save(folder / f"{path}.npy", logits(adapted, ids))
             adapted.unload()
