@@ -7,6 +7,7 @@
 #include "rlx/artifact.h"
 #include "rlx/gguf.h"
 #include "rlx/io.h"
+#include "rlx/language_model.h"
 #include "rlx/op_def.h"
 #include "rlx/session.h"
 #include "rlx/tokenizer.h"
@@ -25,6 +26,7 @@ struct Inspect {
   void run() const;
 
   void graph() const;
+  void language_model() const;
   void safetensors(const std::string& path) const;
   void gguf() const;
   void npy() const;
@@ -96,6 +98,39 @@ void Inspect::graph() const {
     write_out(text_of("tokenizer\n  ", Tokenizer::load(model).vocab_size(), " tokens\n"));
     safetensors((std::filesystem::path(model) / "model.safetensors").string());
   }
+}
+
+/// Whether a folder has a config.json of a decoder.
+std::optional<LanguageModelConfig> decoder_config(const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / "config.json").string();
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > (size_t{4} << 20))
+    return std::nullopt;
+  const auto file = FileBytes::read(path);
+  try {
+    return LanguageModelConfig::from_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+  } catch (const Error&) {
+    return std::nullopt;  // an encoder, perhaps: load_model says what is wrong with it
+  }
+}
+/// The files of a folder with its weights, in the order of their names.
+std::vector<std::string> weight_parts(const std::string& folder) {
+  std::vector<std::string> parts;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with("model") && name.ends_with(".safetensors"))
+      parts.push_back(entry.path().string());
+  std::sort(parts.begin(), parts.end());
+  return parts;
+}
+/// A folder with a language model: what it is, how its matrices are packed, and its tensors.
+void Inspect::language_model() const {
+  const LanguageModelConfig c = *decoder_config(model);
+  const std::string packed = c.packing.text();
+  write_out(text_of("language model '", line_text(model, 200), "': ", c.architecture, ", ", c.layers,
+                    " layers, hidden ", c.hidden, ", vocabulary ", c.vocabulary, ", context ", c.context, "\n"));
+  write_out(text_of("weights\n  ", packed.empty() ? "not packed" : packed, "\n"));
+  for (const std::string& part : weight_parts(model)) safetensors(part);
 }
 
 void Inspect::safetensors(const std::string& path) const {
@@ -234,6 +269,23 @@ std::string Inspect::as_json() const {
     return "{\"kind\": \"npz\", \"arrays\": " +
            json_list(file.names(), [&](const std::string& name) { return Named(name, file.type(name)); }) + "}\n";
   }
+  if (const auto config = is_folder(model) ? decoder_config(model) : std::nullopt) {
+    const WeightPacking& p = config->packing;
+    std::string tensors;
+    for (const std::string& part : weight_parts(model)) {
+      const auto file = SafetensorsFile::open(part);
+      const std::string list = json_list(file.entries(), [](const auto& e) {
+        return Named(e.name, {e.dtype, {e.shape.begin(), e.shape.end()}});
+      });
+      if (!file.entries().empty()) tensors += (tensors.empty() ? "" : ",\n  ") + list.substr(1, list.size() - 2);
+    }
+    return text_of(
+        "{\"kind\": \"language model\", \"architecture\": ", json_text(config->architecture),
+        ", \"layers\": ", config->layers, ", \"hidden\": ", config->hidden, ", \"vocabulary\": ", config->vocabulary,
+        ", \"context\": ", config->context,
+        ",\n \"packing\": {\"method\": ", json_text(std::string(names_of(p.method)[static_cast<size_t>(p.method)])),
+        ", \"bits\": ", p.bits, ", \"group\": ", p.group, "},\n \"tensors\": [", tensors, "]}\n");
+  }
   const Graph g = load_model(model);
   const Signature signature = signature_of(g);
   std::map<std::string, size_t> counts;
@@ -251,6 +303,7 @@ std::string Inspect::as_json() const {
 void Inspect::run() const {
   if (json) return write_out(as_json());
   if (is_package(model)) inspect_package(model, all);
+  else if (is_folder(model) && decoder_config(model)) language_model();
   else if (is_folder(model)) graph();
   else if (is_artifact(model)) compiled();
   else if (model.ends_with(".safetensors")) safetensors(model);
@@ -281,6 +334,7 @@ Subcommand add_inspect(CLI::App& rlx) {
 
 Examples:
   rlx inspect all-MiniLM-L6-v2
+  rlx inspect Qwen3-8B-AWQ                               # how its matrices are packed, and its tensors
   rlx inspect digits --json                              # as `rlx train ... --out digits` left it
   rlx inspect weights.safetensors --all
   rlx inspect Qwen3-0.6B-Q4_K_M.gguf                     # one of several parts shows all of them)");

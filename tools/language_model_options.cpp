@@ -1,6 +1,8 @@
 // See the header.
 #include "tools/language_model_options.h"
 
+#include <charconv>
+
 #include "tools/encoder_options.h"
 #include "tools/progress_bar.h"
 
@@ -11,6 +13,12 @@ LanguageModelOptions::LanguageModelOptions(CLI::App& app) {
       ->option_text("DIR|FILE (default: what RLX_MODEL names)")
       ->envname("RLX_MODEL")
       ->required();
+  app.add_option(
+         "--lora", adapters,
+         "an adapter that stands beside the model's products: a folder of PEFT's for a folder, a .gguf file for a "
+         ".gguf file; what it adds is multiplied by SCALE (default 1). May be given several times")
+      ->option_text("PATH[=SCALE]")
+      ->allow_extra_args(false);
   app.add_option("--context", context, "the most tokens in all; what the model promises where it is left out")
       ->option_text("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 28));
@@ -20,10 +28,22 @@ LanguageModelOptions::LanguageModelOptions(CLI::App& app) {
   add_device_option(app, device);
 }
 
+/// PATH, or PATH=SCALE where what stands behind the last "=" is a number.
+static LanguageModel::Adapter adapter_of(const std::string& text) {
+  const size_t at = text.rfind('=');
+  if (at == text.npos) return {text};
+  double scale = 0;
+  const char *begin = text.data() + at + 1, *end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, scale);
+  if (error != std::errc() || stop != end || begin == end) return {text};
+  return {text.substr(0, at), scale};
+}
+
 LanguageModel LanguageModelOptions::load(int64_t chunk) const {
   LanguageModel::Options options;
   options.device = Device::parse(device);
   options.threads = threads, options.context = context, options.cache = cache, options.chunk = chunk;
+  for (const std::string& text : adapters) options.adapters.push_back(adapter_of(text));
   ProgressBar bar("loading");
   options.progress = [&](size_t done, size_t all) { bar.show(done, all); };
   return LanguageModel::load(model, options);

@@ -17,7 +17,7 @@ inline const std::vector<std::pair<std::string, DType>> kCacheTypes = {{"f32", f
 
 /// The parser writes into the members, so that the object must stay where it is until arguments are parsed.
 struct LanguageModelOptions {
-  /// Adds --model, --context, --cache, --threads and --device.
+  /// Adds --model, --lora, --context, --cache, --threads and --device.
   explicit LanguageModelOptions(CLI::App& app);
   /// Loads the model and shows a progress bar meanwhile.
   LanguageModel load(int64_t chunk = LanguageModel::Options().chunk) const;
@@ -26,6 +26,7 @@ struct LanguageModelOptions {
   int64_t context = 0;  ///< 0: as LanguageModel::Options::context
   int threads = 0;      ///< 0: as many as the process may use
   DType cache = f32;
+  std::vector<std::string> adapters = {};
 };
 
 }  // namespace rlx::tools

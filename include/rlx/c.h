@@ -647,6 +647,11 @@ typedef struct rlx_language_model_options {
   int64_t context; /* the most tokens of a sequence; 0: what the model promises */
   int64_t chunk;   /* tokens that run at once while a longer text is read; 0: 512 */
   const char* cache; /* of keys and values: "f32", "f16" or "bf16"; NULL: f32 */
+  /* Low-rank adapters that stand beside the products: paths of PEFT's folders, or of .gguf files beside a .gguf file,
+     and what each is multiplied by (NULL: 1). */
+  const char* const* adapters;
+  const double* adapter_scales;
+  size_t adapter_count;
 } rlx_language_model_options;
 /* A decoder of text from a folder with config.json and safetensors, or from a .gguf file. `device` as of
    rlx_session_create; `options` and `compile` may be NULL. Functions of a model may be called from several threads at

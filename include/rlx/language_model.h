@@ -73,6 +73,39 @@ struct RecurrentConfig {
   std::optional<double> most_step = {};
 };
 
+/// How a Hugging Face folder has its matrices, by `quantization_config` (of mlx-lm: `quantization`).
+struct WeightPacking {
+  enum class Method { none, gptq, awq, bitsandbytes, mlx };
+  Method method = Method::none;
+  int64_t bits = 0;   ///< of a code; of bitsandbytes 4 or 8
+  int64_t group = 0;  ///< elements that share a scale; -1: all of a column; of bitsandbytes each tensor says it
+  bool zeros_less_one = false;  ///< GPTQ's first version keeps zero points less one
+  struct Module {
+    int64_t bits = 0, group = 0;
+  };
+  std::map<std::string, Module> modules = {};  ///< of mlx: those that differ, by their names in the file
+  /// "GPTQ, 4 bits, groups of 128"; empty if nothing is packed.
+  std::string text() const;
+};
+constexpr std::array<std::string_view, 5> names_of(WeightPacking::Method) {
+  return {"none", "gptq", "awq", "bitsandbytes", "mlx"};
+}
+
+/// How a weight stands in memory: as numbers or blocks, or as codes beside their scales, which are params of their own.
+/// Codes "NAME.weight" are [in, out] with "NAME.scales" f32[groups, out], as dequant_matmul has them.
+struct WeightType {
+  DType dtype = f32;             ///< f32, f16, bf16 or a block format; of codes i4, u4, i8 or u8
+  int64_t group = 0;             ///< of codes: elements of a column that share a scale; 0: there are no codes
+  bool has_zero_points = false;  ///< "NAME.zero_points" u8[groups, out]
+  bool has_biases = false;       ///< "NAME.biases" f32[groups, out]
+  int64_t table = 0;             ///< elements of "NAME.table" f32, the numbers of the codes; 0: there is none
+  bool has_order = false;        ///< "NAME.order" i32[in]: which elements of x the rows are multiplied with
+  /// Low-rank adapters beside the product, together: "NAME.adapter_a" f32[rank, in], "NAME.adapter_b" f32[out, rank],
+  /// scaled already; 0: there is none.
+  int64_t adapter_rank = 0;
+  WeightType(DType d = f32) : dtype(d) {}  // NOLINT(google-explicit-constructor): most weights are just a dtype
+};
+
 /// What a decoder is, whichever file says so. Sizes are numbers of elements.
 struct LanguageModelConfig {
   std::string architecture;  ///< as the file calls it: "llama", "qwen3", "gemma2"
@@ -107,6 +140,7 @@ struct LanguageModelConfig {
   bool normalize_experts = false;          ///< the weights of the experts that are used add up to 1
   std::vector<bool> sparse =
       {};  ///< for each layer, whether it has experts instead of a dense feed-forward; empty: none has
+  WeightPacking packing = {};
 
   TokenMixer mixer(int64_t layer) const {
     return mixers.empty() ? TokenMixer::attention : mixers.at(static_cast<size_t>(layer));
@@ -130,8 +164,8 @@ struct LanguageModelConfig {
 /// `DecoderBlocks::layer` puts the others together, and all of them are there for models that are built by hand.
 class DecoderBlocks {
  public:
-  /// The dtype of a param, by its name: f32, f16, bf16 or a block format. Without it all are f32.
-  using WeightTypes = std::function<DType(const std::string& name)>;
+  /// What a weight is, by its name. Without it all are f32.
+  using WeightTypes = std::function<WeightType(const std::string& name)>;
   DecoderBlocks(Graph& graph, const LanguageModelConfig& config, WeightTypes types = {});
 
   /// Where the new tokens begin, how many they are, and how many there are with them. All calls get the same: tables of
@@ -157,7 +191,7 @@ class DecoderBlocks {
   Value param(const std::string& name, Dims dims);
   /// The same as f32, if it is of another dtype; fails for blocks, which `linear` and `rows` read packed.
   Value float_param(const std::string& name, Dims dims);
-  /// x wᵀ + b of the params "NAME.weight" [out, in] and "NAME.bias".
+  /// x wᵀ + b of the params "NAME.weight" [out, in] and "NAME.bias", with adapters if the weight has some.
   Value linear(Value x, const std::string& name, int64_t out, bool bias = false);
   /// Rows of the table "NAME.weight" [rows, width] by integer indices, as f32.
   Value rows(Value indices, const std::string& name, int64_t rows, int64_t width);
@@ -184,6 +218,11 @@ class DecoderBlocks {
   Value logits(Value x);
 
  private:
+  WeightType type_of(const std::string& name) const { return types_ ? types_(name) : WeightType{}; }
+  Value made_param(const std::string& name, DType dtype, Dims dims);
+  CodeScales code_scales(const std::string& name, const WeightType& type, Dims dims);
+  Value packed_product(Value x, const std::string& name, int64_t out, const WeightType& type);
+  Value packed_rows(Value indices, const std::string& name, int64_t rows, int64_t width, const WeightType& type);
   struct Angles {
     Value cosines, sines;  // f32[n, rotary dims / 2]
   };
@@ -214,6 +253,12 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
 /// Sequence belongs to one thread at a time.
 class LanguageModel {
  public:
+  /// A low-rank adapter (LoRA): a folder of the package PEFT (adapter_config.json, adapter_model.safetensors) beside a
+  /// Hugging Face folder, or a GGUF file of llama.cpp's beside a GGUF file. What it adds is multiplied by `scale`.
+  struct Adapter {
+    std::string path;
+    double scale = 1;
+  };
   struct Options {
     /// Caches live in the device's memory: a step moves tokens and logits alone. When they double, they go through the
     /// host once.
@@ -234,6 +279,9 @@ class LanguageModel {
     /// Mapped weights are read from the file's own pages. If another process makes the file shorter meanwhile, this one
     /// is ended by the system (FileAccess): use `copied` for files that others may write.
     FileAccess access = FileAccess::mapped;
+    /// Stand beside the products while the model runs, y = W x + scale B (A x): the weights stay as they are, packed or
+    /// not. What several add is summed.
+    std::vector<Adapter> adapters = {};
     /// Called after each weight was bound, with how many are and how many there are.
     std::function<void(size_t done, size_t all)> progress = {};
   };

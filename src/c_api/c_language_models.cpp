@@ -100,6 +100,9 @@ rlx_status rlx_language_model_load(const char* path, const char* device, const r
     all.context = given.context;
     if (given.chunk) all.chunk = given.chunk;
     if (given.cache) all.cache = rlx::dtype_named(given.cache);
+    for (size_t i = 0; i < given.adapter_count; ++i)
+      all.adapters.push_back({required_text(given.adapters ? given.adapters[i] : nullptr, "adapters"),
+                              given.adapter_scales ? given.adapter_scales[i] : 1});
     all.access = given.copied ? rlx::FileAccess::copied : rlx::FileAccess::mapped;
     all.compile = compile_options_from(compile);
     result = new rlx_language_model{rlx::LanguageModel::load(required_text(path, "path"), std::move(all))};

@@ -431,6 +431,44 @@ static void what_means_nothing_is_refused(void) {
   rlx_language_model_free(model);
 }
 
+static float most_different(rlx_tensor* a, rlx_tensor* b) {
+  const float *x = rlx_tensor_data(a), *y = rlx_tensor_data(b);
+  float most = 0;
+  for (size_t i = 0; i < rlx_tensor_size(a) / sizeof(float); ++i)
+    if (fabsf(x[i] - y[i]) > most) most = fabsf(x[i] - y[i]);
+  rlx_tensor_free(a), rlx_tensor_free(b);
+  return most;
+}
+static rlx_tensor* adapted_logits(const char* const* adapters, const double* scales, size_t count) {
+  rlx_language_model_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.adapters = adapters, options.adapter_scales = scales, options.adapter_count = count;
+  rlx_language_model* model = NULL;
+  rlx_tensor* logits = NULL;
+  OK(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error));
+  OK(rlx_language_model_all_logits(model, ids, 8, &logits, &error));
+  rlx_language_model_free(model);
+  return logits;
+}
+static void adapters_stand_beside_the_products(void) {
+  const char* const adapter = "tests/golden/packed_language_models/lora_llama3";
+  const char* const both[] = {adapter, adapter};
+  const double halves[] = {0.5, 0.5}, none[] = {0, 0};
+  EXPECT(most_different(adapted_logits(both, NULL, 1), adapted_logits(both, halves, 2)) < 1e-4F);
+  EXPECT(most_different(adapted_logits(both, none, 2), adapted_logits(NULL, NULL, 0)) == 0);
+  EXPECT(most_different(adapted_logits(both, NULL, 1), adapted_logits(NULL, NULL, 0)) > 0.1F);
+  rlx_language_model_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.adapter_count = 1;
+  rlx_language_model* model = NULL;
+  FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_INVALID_ARGUMENT, "adapters");
+  const char* const missing[] = {"no/such"};
+  options.adapters = missing;
+  FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_NOT_FOUND, "no/such");
+}
+
 int main(void) {
   const size_t count = read_golden();
   EXPECT(count > 4);
@@ -439,6 +477,7 @@ int main(void) {
   logits_are_those_of_transformers(7, 1, GOLDEN);
   logits_are_those_of_transformers(0, 0, GOLDEN ".gguf");
   greedy_tokens_are_those_of_transformers(count);
+  adapters_stand_beside_the_products();
   threads_share_a_model();
   samplers_draw();
   generators_write(count);

@@ -12,6 +12,7 @@ import unittest
 from program import GOLDEN, ProgramTest, read_npy, rlx
 
 MODELS = GOLDEN / "language_models"
+PACKED = GOLDEN / "packed_language_models"
 
 
 class Logits(ProgramTest):
@@ -38,6 +39,39 @@ class Logits(ProgramTest):
                     got_shape, got = self.logits(model, MODELS / name / "ids.json", *more)
                     self.assertEqual(got_shape, shape)
                     self.assertLess(max(abs(a - b) for a, b in zip(got, wanted)), 1e-4)
+
+    def worst(self, got, wanted):
+        return max(abs(a - b) for a, b in zip(got, wanted))
+
+    def test_adapters_stand_beside_plain_and_packed_models(self):
+        for base, adapter in ((MODELS / "llama3", "lora_llama3"), (PACKED / "awq", "rslora_awq")):
+            with self.subTest(adapter):
+                ids = self.tokens(json.loads((PACKED / "awq" / "ids.json").read_text()))
+                shape, wanted = read_npy(PACKED / f"{adapter}.npy")
+                got_shape, got = self.logits(base, ids, "--lora", PACKED / adapter)
+                self.assertEqual(got_shape, shape)
+                self.assertLess(self.worst(got, wanted), 1e-4)
+                _, twice = self.logits(base, ids, "--lora", f"{PACKED / adapter}=0.25", "--lora", f"{PACKED / adapter}=0.75")
+                self.assertLess(self.worst(twice, wanted), 1e-4)
+                _, none = self.logits(base, ids, "--lora", f"{PACKED / adapter}=0")
+                self.assertGreater(self.worst(none, wanted), 0.1)
+        for adapter, message in (("no/such", "reading the adapter 'no/such'"), (f"{PACKED / 'lora_llama3'}=inf", "its scale is inf"),
+                                 (f"{PACKED / 'lora_llama3'}=x", "there is no such folder or file")):
+            with self.subTest(adapter):
+                self.fails(1, message, "logits", "--model", MODELS / "llama3", "--tokens", self.tokens([1]), "--lora", adapter)
+
+    def test_packed_folders_are_inspected(self):
+        for kind, text in (("awq", "AWQ, 4 bits, groups of 32"), ("gptq_column", "GPTQ, 4 bits, a group for each column"),
+                           ("nf4", "bitsandbytes, 4 bits"), ("mlx_6", "MLX, 6 bits, groups of 32")):
+            with self.subTest(kind):
+                printed = self.succeeds("inspect", PACKED / kind)
+                self.assertIn(text, printed)
+                self.assertIn("model.embed_tokens.weight", printed)
+        told = json.loads(self.succeeds("inspect", PACKED / "gptq_3", "--json"))
+        self.assertEqual(told["kind"], "language model")
+        self.assertEqual(told["packing"], {"method": "gptq", "bits": 3, "group": 32})
+        self.assertIn({"name": "model.layers.0.mlp.down_proj.qweight", "type": "i32[6, 32]"}, told["tensors"])
+        self.assertIn("not packed", self.succeeds("inspect", MODELS / "qwen2"))
 
     def test_texts_of_their_own_follow_one_another(self):
         _, one = self.logits("gpt2", self.tokens([3, 4, 5]))

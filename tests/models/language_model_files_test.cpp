@@ -89,9 +89,7 @@ TEST_CASE("a configuration that no decoder has is refused, with its key and valu
       {"llama3", {{"rope_parameters", {{"factor", 0}}}}, "'rope_parameters.factor' in config.json is 0; it must be"},
       {"llama3", {{"rope_parameters", {{"high_freq_factor", 0.5}}}}, "'high_freq_factor' is 0.5, which must be more"},
       {"llama3", {{"rope_parameters", 5}}, "'rope_parameters' in config.json is 5, not an object"},
-      {"llama3",
-       {{"quantization_config", {{"quant_method", "awq"}}}},
-       "'quantization_config' in config.json is there (awq)"},
+      {"llama3", {{"quantization_config", {{"quant_method", "awq"}}}}, "config.json has no 'quantization_config.bits'"},
       {"phi3_longrope", {{"rope_parameters", {{"long_factor", {1.0}}}}}, "long_factor has 1 factors, but 2 pairs"},
       {"phi3_longrope", {{"rope_parameters", {{"long_factor", {1.0, "x"}}}}}, "is \"x\", not a number"},
       {"qwen2", {{"layer_types", {"full_attention"}}}, "'layer_types' in config.json has 1 items for 2 layers"},
@@ -281,7 +279,7 @@ TEST_CASE("tensors are left out by their whole names alone") {
   CHECK(contains(copy.message(), "no use for: 'model.norm.weight'"));
 
   put_file(copy / "adapter_config.json", "{}");
-  CHECK(contains(copy.message(), "weights of an adapter, which are not added here"));
+  CHECK(contains(copy.message(), "this is an adapter; give the folder of the model"));
 }
 
 TEST_CASE("texts from files are bounded in messages") {

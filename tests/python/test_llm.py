@@ -74,6 +74,22 @@ def near(got, wanted):
 
 
 # ---- logits ----
+PACKED = GOLDEN / "packed_language_models"
+
+
+def test_packed_models_and_adapters():
+    ids = json.loads((PACKED / "awq/ids.json").read_text())
+    for kind in ("awq", "gptq_order", "nf4", "mlx_4"):
+        assert np.abs(np.asarray(llm.load(PACKED / kind).logits(ids)) - np.load(PACKED / kind / "logits.npy")).max() < 1e-4
+    wanted, adapter = np.load(PACKED / "lora_awq.npy"), PACKED / "lora_awq"
+    for adapters in (adapter, str(adapter), [adapter], {adapter: 1.0}, {adapter: 0.5, str(adapter): 0.5}):
+        assert np.abs(np.asarray(llm.load(PACKED / "awq", adapters=adapters).logits(ids)) - wanted).max() < 1e-4
+    plain = np.load(PACKED / "awq/logits.npy")
+    assert np.abs(np.asarray(llm.load(PACKED / "awq", adapters={adapter: 0}).logits(ids)) - plain).max() < 1e-4
+    with pytest.raises(rlx.Error, match="self_attn.q_proj' in .* has 32 inputs, the module 16"):
+        llm.load(MODELS / "llama3", adapters=adapter)
+
+
 def test_there_are_fourteen_models():
     assert len(NAMES) == 14 and set(GREEDY) == set(NAMES)
 

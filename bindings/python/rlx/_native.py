@@ -127,7 +127,7 @@ class EncoderOptions(Structure):
 
 class LanguageModelOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("threads", c_int), ("copied", c_int), ("context", c_int64), ("chunk", c_int64),
-                ("cache", c_char_p)]
+                ("cache", c_char_p), ("adapters", POINTER(c_char_p)), ("adapter_scales", POINTER(c_double)), ("adapter_count", c_size_t)]
 
 
 class Buffer(Structure):

@@ -19,7 +19,8 @@ import operator
 import os
 import threading
 import weakref
-from ctypes import byref, c_int32, c_size_t, c_void_p
+from collections.abc import Mapping
+from ctypes import byref, c_char_p, c_double, c_int32, c_size_t, c_void_p
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +60,7 @@ class Config:
     promised_context: int
 
 
-def load(path, device=None, threads=None, context=0, *, chunk=0, cache="f32", access="mapped", **options):
+def load(path, device=None, threads=None, context=0, *, chunk=0, cache="f32", access="mapped", adapters=(), **options):
     """The `LanguageModel` of a folder with config.json and safetensors, or of a .gguf file.
 
     device, threads  as of an `rlx.Session`
@@ -67,6 +68,8 @@ def load(path, device=None, threads=None, context=0, *, chunk=0, cache="f32", ac
     chunk            tokens that run at once while a longer text is read; 0: 512. Memory grows with it, not with the text
     cache            of keys and values: "f32", or "f16" or "bf16", which take half the memory and round them
     access           "mapped": weights are read from the file's own pages, so nobody may write it meanwhile; "copied"
+    adapters         low-rank adapters (LoRA) that stand beside the products: a path, or several, or a dict of what each is multiplied by. A
+                     folder that PEFT saved for a folder, a .gguf file of llama.cpp's for a .gguf file
     options          those of `rlx.Session.compile`
 
     Fails as "not_found" where nothing lies there, as "unsupported" for an architecture that is not built, and, naming the tensor, for one
@@ -74,8 +77,13 @@ def load(path, device=None, threads=None, context=0, *, chunk=0, cache="f32", ac
     """
     if access not in _PLACES:
         raise Error(at_user_line(f"access is {access!r}; it is one of {', '.join(_PLACES)}"))
+    if isinstance(adapters, (str, os.PathLike)):
+        adapters = [adapters]
+    scales = [float(s) for s in adapters.values()] if isinstance(adapters, Mapping) else [1.0] * len(adapters)
+    paths = (c_char_p * len(scales))(*[os.fspath(p).encode() for p in adapters])
     settings = LanguageModelOptions(ctypes.sizeof(LanguageModelOptions), _graph.default_threads() if threads is None else threads,
-                                    int(access == "copied"), context, chunk, str(cache).encode())
+                                    int(access == "copied"), context, chunk, str(cache).encode(),
+                                    paths, (c_double * len(scales))(*scales), len(scales))
     handle = c_void_p()
     check(lib.rlx_language_model_load, os.fspath(path).encode(), str(device or "").encode(), byref(settings),
           byref(_graph.compile_options(**options)), byref(handle))

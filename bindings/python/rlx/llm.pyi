@@ -41,6 +41,7 @@ def load(
     chunk: int = ...,
     cache: Literal["f32", "f16", "bf16"] = ...,
     access: Literal["mapped", "copied"] = ...,
+    adapters: str | PathLike[str] | _Sequence[str | PathLike[str]] | Mapping[str, float] | Mapping[PathLike[str], float] = ...,
     strict: bool = ...,
     accuracy: Literal["f32", "exact", "row_relative"] = ...,
     batch_invariant: bool = ...,

@@ -2421,25 +2421,28 @@ def dequantize_blocks(x, dtype="f32"):
     return emit_op("dequantize_blocks", [x], [("dtype", dtype, "dtype")])
 
 
-def dequantize_blockwise(q, scale, zero_point=None, bias=None, global_=None, axis=-1, block_size=0, dtype=None):
-    """((q - zero_point) scale + bias) global; scale, zero_point and bias stand for `block_size` elements along
-    `axis` each, the last of them perhaps for fewer, or for all if it is 0.
+def dequantize_blockwise(q, scale, zero_point=None, bias=None, table=None, global_=None, axis=-1, block_size=0,
+        dtype=None):
+    """((q - zero_point) scale + bias) global, with a table of the codes' numbers (table[q] scale + bias) global;
+    scale, zero_point and bias stand for `block_size` elements along `axis` each, the last of them perhaps for
+    fewer, or for all if it is 0.
 
     Source: ONNX, DequantizeLinear with block_size; OCP Microscaling 1.0; MLX, quantize
 
     Attributes: axis (int; -1), block_size (int; 0), dtype (dtype or none; None)."""
-    return emit_op("dequantize_blockwise", [q, scale, zero_point, bias, global_], [
+    return emit_op("dequantize_blockwise", [q, scale, zero_point, bias, table, global_], [
         ("axis", axis, "int"),
         ("block_size", block_size, "int"),
         ("dtype", dtype, "dtype or none"),
         ("has_zero_point", zero_point is not None, "bool"),
         ("has_bias", bias is not None, "bool"),
+        ("has_table", table is not None, "bool"),
         ("has_global", global_ is not None, "bool"),
     ])
 
 
-def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, transpose_rhs=False, block_size=0,
-        planes=1):
+def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, table=None, global_=None, transpose_rhs=False,
+        block_size=0, planes=1):
     """x[..., k] times packed weights, of x's dtype: blocks or floats of 16 bits and more w[n, k], or codes w[k, n]
     ([n, k] if transpose_rhs) with scales for `block_size` elements along k each, as dequantize_blockwise has
     them; of several `planes`, which are dim 0, w is the sum.
@@ -2447,30 +2450,34 @@ def dequant_matmul(x, w, scale=None, zero_point=None, bias=None, global_=None, t
     Source: dequantize_blocks, dequantize_blockwise, dot_general
 
     Attributes: transpose_rhs (bool; False), block_size (int; 0), planes (int; 1)."""
-    return emit_op("dequant_matmul", [x, w, scale, zero_point, bias, global_], [
+    return emit_op("dequant_matmul", [x, w, scale, zero_point, bias, table, global_], [
         ("transpose_rhs", transpose_rhs, "bool"),
         ("block_size", block_size, "int"),
         ("has_scale", scale is not None, "bool"),
         ("has_zero_point", zero_point is not None, "bool"),
         ("has_bias", bias is not None, "bool"),
+        ("has_table", table is not None, "bool"),
         ("has_global", global_ is not None, "bool"),
         ("planes", planes, "int"),
     ])
 
 
-def dequant_grouped_matmul(x, w, index, scale=None, zero_point=None, bias=None, global_=None, block_size=0):
-    """Row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes with
-    scales for `block_size` elements along k each, as dequantize_blockwise has them; NaN where index[i] is not in
-    [0, e).
+def dequant_grouped_matmul(x, w, index, scale=None, zero_point=None, bias=None, table=None, global_=None,
+        block_size=0, columns_last=False):
+    """Row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes ([e, k,
+    n] if columns_last) with scales for `block_size` elements along k each, as dequantize_blockwise has them; NaN
+    where index[i] is not in [0, e).
 
     Source: grouped_matmul, dequantize_blocks, dequantize_blockwise
 
-    Attributes: block_size (int; 0)."""
-    return emit_op("dequant_grouped_matmul", [x, w, index, scale, zero_point, bias, global_], [
+    Attributes: block_size (int; 0), columns_last (bool; False)."""
+    return emit_op("dequant_grouped_matmul", [x, w, index, scale, zero_point, bias, table, global_], [
         ("block_size", block_size, "int"),
+        ("columns_last", columns_last, "bool"),
         ("has_scale", scale is not None, "bool"),
         ("has_zero_point", zero_point is not None, "bool"),
         ("has_bias", bias is not None, "bool"),
+        ("has_table", table is not None, "bool"),
         ("has_global", global_ is not None, "bool"),
     ])
 

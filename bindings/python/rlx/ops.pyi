@@ -877,6 +877,7 @@ def dequantize_blockwise(
     scale: ArrayLike,
     zero_point: ArrayLike | None = ...,
     bias: ArrayLike | None = ...,
+    table: ArrayLike | None = ...,
     global_: ArrayLike | None = ...,
     axis: int = ...,
     block_size: int = ...,
@@ -888,6 +889,7 @@ def dequant_matmul(
     scale: ArrayLike | None = ...,
     zero_point: ArrayLike | None = ...,
     bias: ArrayLike | None = ...,
+    table: ArrayLike | None = ...,
     global_: ArrayLike | None = ...,
     transpose_rhs: bool = ...,
     block_size: int = ...,
@@ -900,8 +902,10 @@ def dequant_grouped_matmul(
     scale: ArrayLike | None = ...,
     zero_point: ArrayLike | None = ...,
     bias: ArrayLike | None = ...,
+    table: ArrayLike | None = ...,
     global_: ArrayLike | None = ...,
     block_size: int = ...,
+    columns_last: bool = ...,
 ) -> Array: ...
 def dequant_moe_weights(w: ArrayLike, dtype: DTypeLike = ...) -> Array: ...
 def qmatmul(

@@ -19,6 +19,8 @@ namespace rlx::coreml {
 namespace when {
 std::optional<std::string> has_codes(const Question& q) {
   if (info(q.operands[0].dtype).bits > 32) return "of codes of at most 32 bits";
+  if (q.node.op == &op::dequantize_blockwise && q.node.attrs.as<DequantizeBlockwiseAttrs>().has_table)
+    return "of codes without a table";
   return std::nullopt;
 }
 }  // namespace when

@@ -139,9 +139,10 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
 /// The optional operands that follow the quantized values, in this order: the position of each, -1 if absent.
 struct QuantizedOperands {
   kernels::QuantizedReader scale, zero_point, bias;
-  int scale_at = -1, zero_at = -1, bias_at = -1, global_at = -1;
+  int scale_at = -1, zero_at = -1, bias_at = -1, table_at = -1, global_at = -1;
 
-  QuantizedOperands(const LoweringContext& c, size_t first, bool has_zero_point, bool has_bias, bool has_global) {
+  template <class Attrs>
+  QuantizedOperands(const LoweringContext& c, size_t first, const Attrs& a) {
     auto next = static_cast<int>(first);
     auto add = [&](bool has, int& at, kernels::QuantizedReader* to) {
       if (!has) return;
@@ -149,9 +150,10 @@ struct QuantizedOperands {
       if (to) *to = kernels::QuantizedReader::of(c.operands[size_t(at)].dtype);
     };
     add(true, scale_at, &scale);
-    add(has_zero_point, zero_at, &zero_point);
-    add(has_bias, bias_at, &bias);
-    add(has_global, global_at, nullptr);
+    add(a.has_zero_point, zero_at, &zero_point);
+    add(a.has_bias, bias_at, &bias);
+    add(a.has_table, table_at, nullptr);
+    add(a.has_global, global_at, nullptr);
   }
   template <class To>
   void bind(const StepArgs& args, To& to) const {
@@ -248,11 +250,12 @@ std::string when_dequantize_blockwise(const Question& q) {
   const auto& a = q.node.attrs.as<DequantizeBlockwiseAttrs>();
   if (info(q.operands[0].dtype).bits > 8)
     return text_of("quantized values of ", q.operands[0].dtype, " have more than 8 bits");
+  if (a.has_table) return "the numbers of codes are taken from their table first";
   return readable_quantized(q, 0, a.has_global);
 }
 Prepared lower_dequantize_blockwise(const LoweringContext& c) {
   const auto& a = c.attrs<DequantizeBlockwiseAttrs>();
-  QuantizedOperands operands(c, 1, a.has_zero_point, a.has_bias, a.has_global);
+  QuantizedOperands operands(c, 1, a);
   const Shape& shape = c.operands[0].shape;
   auto axis = size_t(valid_axis(a.axis, shape.size()));
   kernels::Dequantization d{kernels::QuantizedReader::of(c.operands[0].dtype), operands.scale, operands.zero_point,
@@ -270,6 +273,12 @@ Prepared lower_dequantize_blockwise(const LoweringContext& c) {
   });
 }
 
+/// Whether the product reads the codes' numbers from their table; `first` is the operand of the scales.
+template <class Attrs>
+static bool has_table_product(const Question& q, size_t first, const Attrs& a) {
+  return q.operands[1].dtype == u4 && !a.has_bias && q.operands[first + 1].dtype == f32;
+}
+
 std::string when_quantized_weights_product(const Question& q) {
   const auto& a = q.node.attrs.as<DequantMatmulAttrs>();
   if (!kernels::QuantizedWeightsProduct::supports(q.operands[1].dtype) || a.transpose_rhs)
@@ -280,11 +289,12 @@ std::string when_quantized_weights_product(const Question& q) {
   if (const Dim& n = q.operands[1].dims[1];
       info(q.operands[1].dtype).bits == 4 && !(n.is_static() && n.value() % 2 == 0))
     return text_of("rows of ", n, " quantized values of 4 bits may end within a byte");
+  if (a.has_table && !has_table_product(q, 2, a)) return "numbers of a table are those of u4, f32, without a bias";
   return readable_quantized(q, 2, a.has_global);
 }
 Prepared lower_quantized_weights_product(const LoweringContext& c) {
   const auto& a = c.attrs<DequantMatmulAttrs>();
-  QuantizedOperands operands(c, 2, a.has_zero_point, a.has_bias, a.has_global);
+  QuantizedOperands operands(c, 2, a);
   kernels::QuantizedWeightsProduct p;
   p.w_dtype = c.operands[1].dtype, p.w = kernels::QuantizedReader::of(p.w_dtype);
   p.k = c.operands[1].shape[0], p.n = c.operands[1].shape[1];
@@ -296,8 +306,67 @@ Prepared lower_quantized_weights_product(const LoweringContext& c) {
     kernels::QuantizedWeightsProduct call = p;
     call.x = args.in<float>(0), call.w.data = args.in(1), call.y = args.out<float>();
     operands.bind(args, call);
+    call.table = reinterpret_cast<const float*>(operand(args, operands.table_at));
     for_ranges(args, call.n, kernels::QuantizedWeightsProduct::kColumns, work_ns,
                [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_quantized_weights(call, begin, end); });
+  });
+}
+
+std::string when_code_experts(const Question& q) {
+  const auto& a = q.node.attrs.as<DequantGroupedMatmulAttrs>();
+  const Type& w = q.operands[1];
+  if (!kernels::QuantizedWeightsProduct::supports(w.dtype) || !a.columns_last)
+    return text_of("quantized values of ", w.dtype, a.columns_last ? "" : ", along k,", " are dequantized first");
+  if (q.operands[0].dtype != f32) return text_of("no kernel multiplies ", q.operands[0], " with quantized values");
+  if (q.operands[2].dtype != i32 && q.operands[2].dtype != i64) return text_of("indices of ", q.operands[2].dtype);
+  if (const Dim& n = w.dims[2]; info(w.dtype).bits == 4 && !(n.is_static() && n.value() % 2 == 0))
+    return text_of("rows of ", n, " quantized values of 4 bits may end within a byte");
+  for (size_t i = 3; i < q.operands.size() - (a.has_table || a.has_global ? 1 : 0); ++i)
+    if (const DType dtype = q.operands[i].dtype; dtype != f32 && info(dtype).bits != 8)
+      return text_of("no kernel begins within the bytes of ", q.operands[i]);
+  if (a.has_table && (a.has_global || !has_table_product(q, 3, a)))
+    return "numbers of a table are those of u4, f32, without a bias and a global scale";
+  return readable_quantized(q, 3, a.has_global);
+}
+Prepared lower_code_experts(const LoweringContext& c) {
+  const auto& a = c.attrs<DequantGroupedMatmulAttrs>();
+  QuantizedOperands operands(c, 3, a);
+  kernels::QuantizedWeightsProduct p;
+  p.w_dtype = c.operands[1].dtype, p.w = kernels::QuantizedReader::of(p.w_dtype);
+  const int64_t m = c.operands[0].shape[0], experts = c.operands[1].shape[0];
+  p.k = c.operands[1].shape[1], p.n = c.operands[1].shape[2];
+  p.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(p.k, 1);
+  p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
+  p.rows = 1, p.x_stride = p.k;
+  const int64_t groups = (p.k + p.block - 1) / p.block, bits = info(p.w_dtype).bits;
+  const DType index = c.operands[2].dtype;
+  double work_ns = static_cast<double>(3 * m * p.n * p.k) * 0.02;
+  return make_step(text_of(p.w_dtype, " experts ", m, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
+    kernels::QuantizedWeightsProduct all = p;
+    operands.bind(args, all);
+    all.table = reinterpret_cast<const float*>(operand(args, operands.table_at));
+    const auto at_expert = [&](const kernels::QuantizedReader& whole, int64_t expert) {
+      kernels::QuantizedReader part = whole;
+      if (whole.data) part.data = static_cast<const std::byte*>(whole.data) + expert * groups * p.n * whole.bits / 8;
+      return part;
+    };
+    for_ranges(args, p.n, kernels::QuantizedWeightsProduct::kColumns, work_ns,
+               [&](int64_t begin, int64_t end, int64_t) {
+                 for (int64_t i = 0; i < m; ++i) {
+                   const int64_t expert = index == i32 ? args.in<int32_t>(2)[i] : args.in<int64_t>(2)[i];
+                   float* y = args.out<float>() + i * p.n;
+                   if (expert < 0 || expert >= experts) {
+                     std::fill(y + begin, y + end, NAN);
+                     continue;
+                   }
+                   kernels::QuantizedWeightsProduct call = all;
+                   call.x = args.in<float>(0) + i * p.k, call.y = y;
+                   call.w.data = args.in<std::byte>(1) + expert * (p.k * p.n * bits / 8);
+                   call.scale = at_expert(all.scale, expert), call.zero_point = at_expert(all.zero_point, expert);
+                   call.bias = at_expert(all.bias, expert);
+                   kernels::multiply_quantized_weights(call, begin, end);
+                 }
+               });
   });
 }
 

@@ -60,6 +60,7 @@ kernels::Activation kernel_activation(rlx::Activation);
 // lower_blocks.cpp
 std::string when_block_product(const Question&);
 std::string when_block_experts(const Question&);
+std::string when_code_experts(const Question&);
 std::string when_dequantize_blockwise(const Question&);
 std::string when_quantized_weights_product(const Question&);
 

@@ -1,7 +1,7 @@
 // See the header. The product accumulates sum x (q - zero_point) over a block of rows of the weights in registers, and
-// adds the scale times that to y. Zero points are subtracted before the multiplication: sum x q and zero_point sum x
-// may be a hundred times as large as their difference, and so would be their rounding errors. Weights with a bias are
-// dequantized before the multiplication too, by one multiply-add each.
+// adds the scale times that to y. Codes of a table are looked up in registers. Zero points are subtracted before the
+// multiplication: sum x q and zero_point sum x may be a hundred times as large as their difference, and so would be
+// their rounding errors. Weights with a bias are dequantized before the multiplication too, by one multiply-add each.
 #include "kernels/quant/quantized_weights.h"
 
 #include <algorithm>
@@ -66,8 +66,42 @@ HWY_INLINE void load_quantized(const uint8_t* w, V (&q)[kV]) {
   }
 }
 
+/// The numbers of 16 codes, in registers where they fit into two vectors.
+struct CodeTable {
+  const float* values;
+  V low, high;
+  explicit CodeTable(const float* table)
+      : values(table), low(hn::LoadU(D(), table)),
+        high(hn::LoadU(D(), table + (hn::MaxLanes(D()) <= 8 ? hn::Lanes(D()) : 0))) {}
+  HWY_INLINE V at(hn::Vec<DI> codes) const {
+    const D d;
+    if constexpr (!HWY_HAVE_SCALABLE && hn::MaxLanes(D()) == 16)
+      return hn::TableLookupLanes(low, hn::IndicesFromVec(d, codes));
+    else if constexpr (!HWY_HAVE_SCALABLE && hn::MaxLanes(D()) == 8) {
+      const DI di;
+      const auto indices = hn::IndicesFromVec(d, hn::And(codes, hn::Set(di, 7)));
+      const auto is_high = hn::RebindMask(d, hn::Gt(codes, hn::Set(di, 7)));
+      return hn::IfThenElse(is_high, hn::TableLookupLanes(high, indices), hn::TableLookupLanes(low, indices));
+    } else {
+      return hn::GatherIndex(d, values, codes);
+    }
+  }
+};
+/// As load_quantized, of u4.
+template <int kV>
+HWY_INLINE void load_looked_up(const uint8_t* w, const CodeTable& table, V (&q)[kV]) {
+  const auto lanes = hn::Lanes(D());
+  const DI di;
+  RLX_UNROLL
+  for (size_t v = 0; v < kV; v += 2) {
+    const auto pairs = hn::PromoteTo(di, hn::LoadU(DB(), w + v / 2 * lanes));
+    q[v] = table.at(hn::And(pairs, hn::Set(di, 15)));
+    q[v + 1] = table.at(hn::ShiftRight<4>(pairs));
+  }
+}
+
 /// What a block of quantized values has besides a scale.
-enum class Shift { none, zero_point, bias };  ///< with a bias there may be a zero point too
+enum class Shift { none, zero_point, bias, table };  ///< with a bias there may be a zero point too
 
 /// Reads kV vectors of a parameter of the columns, in the order in which load_quantized() has them.
 template <DType kWeights, int kV>
@@ -95,7 +129,8 @@ HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64
   const float* x = p.x + row * p.x_stride;
   const int64_t scales = begin / p.block * p.n + column;
   [[maybe_unused]] V zero[kV], step[kV], bias[kV];
-  if constexpr (kShift != Shift::none) read_columns<kWeights>(p.zero_point, scales, zero);
+  if constexpr (kShift == Shift::zero_point || kShift == Shift::bias)
+    read_columns<kWeights>(p.zero_point, scales, zero);
   if constexpr (kShift == Shift::bias) {
     read_columns<kWeights>(p.scale, scales, step);
     read_columns<kWeights>(p.bias, scales, bias);
@@ -108,10 +143,11 @@ HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64
   }
   for (int64_t i = begin; i < end; ++i, from += w_stride) {
     V q[kV];
-    load_quantized<kWeights>(from, q);
+    if constexpr (kShift == Shift::table) load_looked_up(from, CodeTable(p.table), q);
+    else load_quantized<kWeights>(from, q);
     // Prefetch what the next two calls read. The rows are too many for the hardware prefetcher to follow.
     hwy::Prefetch(from + 128);
-    if constexpr (kShift != Shift::none) {
+    if constexpr (kShift == Shift::zero_point || kShift == Shift::bias) {
       RLX_UNROLL
       for (int v = 0; v < kV; ++v) {
         q[v] = hn::Sub(q[v], zero[v]);
@@ -163,6 +199,8 @@ void add_rows_shifted(const QuantizedWeightsProduct& p, int64_t row, int64_t col
 }
 template <DType kWeights, int kN>
 void add_rows(const QuantizedWeightsProduct& p, int64_t row, int64_t column, int64_t stop, int64_t begin, int64_t end) {
+  if constexpr (kWeights == u4)
+    if (p.table) return add_rows_shifted<kWeights, Shift::table, kN>(p, row, column, stop, begin, end);
   if (p.bias.data) add_rows_shifted<kWeights, Shift::bias, kN>(p, row, column, stop, begin, end);
   else if (p.zero_point.data) add_rows_shifted<kWeights, Shift::zero_point, kN>(p, row, column, stop, begin, end);
   else add_rows_shifted<kWeights, Shift::none, kN>(p, row, column, stop, begin, end);
@@ -249,9 +287,15 @@ float QuantizedReader::at(int64_t i) const {
   return table[(pair >> shift) & ((1u << bits) - 1)];
 }
 void QuantizedReader::read(int64_t first, int64_t count, float* to) const {
-  if (bits == 32) std::memcpy(to, static_cast<const float*>(data) + first, static_cast<size_t>(count) * sizeof(float));
-  else
+  if (bits == 32) {
+    std::memcpy(to, static_cast<const float*>(data) + first, static_cast<size_t>(count) * sizeof(float));
+  } else if (bits == 8) {
+    const auto* from = static_cast<const uint8_t*>(data) + first;
+    const float* numbers = table.get();
+    for (int64_t i = 0; i < count; ++i) to[i] = numbers[from[i]];
+  } else {
     for (int64_t i = 0; i < count; ++i) to[i] = at(first + i);
+  }
 }
 
 namespace {
@@ -301,8 +345,10 @@ void multiply_quantized_weights(const QuantizedWeightsProduct& p, int64_t begin,
       float total = 0;
       for (int64_t g = 0, first = 0; first < p.k; ++g, first += p.block) {
         const Scaling s = scaling_at(p.scale, p.zero_point, p.bias, g * p.n + j);
-        for (int64_t i = first; i < std::min(first + p.block, p.k); ++i)
-          total += p.x[r * p.x_stride + i] * ((p.w.at(i * p.n + j) - s.zero_point) * s.scale + s.bias);
+        for (int64_t i = first; i < std::min(first + p.block, p.k); ++i) {
+          const float code = p.w.at(i * p.n + j), q = p.table ? p.table[static_cast<int>(code)] : code;
+          total += p.x[r * p.x_stride + i] * ((q - s.zero_point) * s.scale + s.bias);
+        }
       }
       p.y[r * p.n + j] = p.global ? total * *p.global : total;
     }

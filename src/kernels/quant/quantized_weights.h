@@ -48,6 +48,7 @@ struct QuantizedWeightsProduct {
   QuantizedReader w;  ///< of `w_dtype`
   int64_t k = 0, n = 0, block = 1;
   QuantizedReader scale, zero_point, bias;  ///< [ceil(k / block), n]
+  const float* table = nullptr;  ///< of u4: the numbers of the 16 codes; there is no zero point and no bias then
   const float* global = nullptr;
   int64_t rows = 0;
   const float* x = nullptr;

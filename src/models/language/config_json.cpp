@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/language/config_json_keys.h"
+#include "models/language/config_json_packing.h"
 #include "models/language/config_json_rope.h"
 
 namespace rlx {
@@ -468,12 +469,7 @@ LanguageModelConfig LanguageModelConfig::from_json(std::string_view text) {
            "'; within gemma3 it is gemma3_text");
     check_outer(outer, keys);
   }
-  for (const Keys* level : {&outer, &keys})
-    for (const char* key : {"quantization_config", "compression_config"})
-      if (level->has(key))
-        fail(ErrorCode::unsupported, level->name(key), " is there (",
-             language::shown_name(Keys(level->object(key)).text_or("quant_method", "without a method")),
-             "); such weights are not read yet: take the model in floats, or as GGUF");
+  const WeightPacking packing = packing_of(outer, is_inside ? &keys : nullptr);
   std::string known;
   for (const Architecture& a : kArchitectures) {
     known += text_of(known.empty() ? "" : ", ", a.name);
@@ -483,7 +479,7 @@ LanguageModelConfig LanguageModelConfig::from_json(std::string_view text) {
     if (is_inside) refuse_not_built(type, keys);
     refuse_other_names(type, keys);
     LanguageModelConfig c;
-    c.architecture = type;
+    c.architecture = type, c.packing = packing;
     a.fill(c, keys);
     refuse_other_windows(c, keys);
     language::check_sizes(c, kFile);

@@ -31,16 +31,43 @@ Value DecoderBlocks::param(const std::string& name, Dims dims) {
            Type{known->second.dtype(), dims}, " elsewhere");
     return known->second;
   }
-  const DType dtype = types_ ? types_(name) : f32;
+  const WeightType type = type_of(name);
+  const DType dtype = type.dtype;
+  if (type.group > 0)
+    fail(ErrorCode::unsupported, "weight '", name, "' is packed as codes of ", dtype,
+         "; here it must be numbers: only matrices of products may be packed so");
   if (dtype != f32 && dtype != f16 && dtype != bf16 && !is_block(dtype))
     fail(ErrorCode::unsupported, "weight '", name, "' is of ", dtype,
          "; weights are f32, f16, bf16 or packed in blocks as GGUF has them");
   if (is_block(dtype) && dims.back().value() % info(dtype).block_elements != 0)
     fail(ErrorCode::shape_mismatch, "weight '", name, "' is of ", dtype, ", whose blocks have ",
          info(dtype).block_elements, " elements, but its rows have ", dims.back());
+  return made_param(name, dtype, std::move(dims));
+}
+Value DecoderBlocks::made_param(const std::string& name, DType dtype, Dims dims) {
+  if (const auto known = params_.find(name); known != params_.end()) return known->second;
   Value v = graph_.param(name, dtype, std::move(dims));
   params_.emplace(name, v);
   return v;
+}
+
+/// What stands beside the codes "NAME.weight" of these dims, [.., in, out].
+CodeScales DecoderBlocks::code_scales(const std::string& name, const WeightType& type, Dims dims) {
+  Dim& in = dims.at(dims.size() - 2);
+  in = (in.value() + type.group - 1) / type.group;
+  CodeScales s;
+  s.scale = made_param(name + ".scales", f32, dims);
+  if (type.has_zero_points) s.zero_point = made_param(name + ".zero_points", u8, dims);
+  if (type.has_biases) s.bias = made_param(name + ".biases", f32, dims);
+  if (type.table > 0) s.table = made_param(name + ".table", f32, {type.table});
+  return s;
+}
+Value DecoderBlocks::packed_product(Value x, const std::string& name, int64_t out, const WeightType& type) {
+  const Dims dims = {x.dim(-1), out};
+  Value codes = made_param(name + ".weight", type.dtype, dims);
+  const CodeScales scales = code_scales(name, type, dims);
+  if (type.has_order) x = take(x, made_param(name + ".order", i32, {x.dim(-1)}), x.rank() - 1);
+  return dequant_matmul(x, codes, scales, type.group);
 }
 
 Value DecoderBlocks::float_param(const std::string& name, Dims dims) {
@@ -51,17 +78,49 @@ Value DecoderBlocks::float_param(const std::string& name, Dims dims) {
 }
 
 Value DecoderBlocks::linear(Value x, const std::string& name, int64_t out, bool bias) {
-  Value w = param(name + ".weight", {out, x.dim(-1)});
+  const WeightType type = type_of(name + ".weight");
+  Value w = type.group > 0 ? Value{} : param(name + ".weight", {out, x.dim(-1)});
   Value b = bias ? float_param(name + ".bias", {out}) : Value{};
-  if (w.dtype() == f32) return rlx::linear(x, w, b);
-  Value y = dequant_matmul(x, w);  // blocks, or halves: their product reads the file's bytes
-  return b ? y + b : y;
+  Value y;
+  if (!w) y = packed_product(x, name, out, type);
+  else if (w.dtype() == f32) y = rlx::linear(x, w, std::exchange(b, Value{}));
+  else y = dequant_matmul(x, w);  // blocks, or halves: their product reads the file's bytes
+  if (b) y = y + b;
+  if (type.adapter_rank == 0) return y;
+  Value low = rlx::linear(x, made_param(name + ".adapter_a", f32, {type.adapter_rank, x.dim(-1)}));
+  return y + rlx::linear(low, made_param(name + ".adapter_b", f32, {out, type.adapter_rank}));
 }
 
 Value DecoderBlocks::rows(Value indices, const std::string& name, int64_t rows, int64_t width) {
+  if (const WeightType type = type_of(name + ".weight"); type.group > 0 && type.dtype != i4 && width % 2 == 0)
+    return packed_rows(indices, name, rows, width, type);
   Value found = take(param(name + ".weight", {rows, width}), indices);
   if (is_block(found.dtype())) return dequantize_blocks(found, f32);
   return found.dtype() == f32 ? found : convert(found, f32);
+}
+
+/// Codes of 4 bits, two in a byte, the first one in the low half: [..., n] as [..., 2 n].
+static Value halves_of_bytes(Value bytes) {
+  Dims one = bytes.dims(), both = bytes.dims();
+  one.emplace_back(1), both.back() = both.back() * Dim(2);
+  const auto part = [&](Value half) { return reshape(half, one); };
+  Value low = bitwise_and(bytes, full_like(bytes, 15)), high = shift_right_logical(bytes, full_like(bytes, 4));
+  return reshape(concatenate({part(low), part(high)}, bytes.rank()), both);
+}
+/// A table whose rows are taken stands as [rows, width], beside the one that products read as [width, rows]. Two codes
+/// of 4 bits are a byte of a row: elements that are taken have an address.
+Value DecoderBlocks::packed_rows(Value indices, const std::string& name, int64_t rows, int64_t width,
+                                 const WeightType& type) {
+  const int64_t groups = (width + type.group - 1) / type.group;
+  const auto taken = [&](const char* part, DType dtype, int64_t columns) {
+    return take(made_param(text_of(name, ".rows.", part), dtype, {rows, columns}), indices);
+  };
+  CodeScales s{taken("scales", f32, groups)};
+  if (type.has_zero_points) s.zero_point = taken("zero_points", u8, groups);
+  if (type.has_biases) s.bias = taken("biases", f32, groups);
+  if (type.table > 0) s.table = made_param(name + ".table", f32, {type.table});
+  Value codes = type.dtype == u4 ? halves_of_bytes(taken("weight", u8, width / 2)) : taken("weight", type.dtype, width);
+  return dequantize_blockwise(codes, s, -1, type.group, f32);
 }
 
 Value DecoderBlocks::rms_norm(Value x, const std::string& name) {
@@ -214,6 +273,15 @@ Value DecoderBlocks::experts(Value x, int64_t layer) {
   Value index = reshape(chosen.indices, {n * used});
   Value each = reshape(broadcast_in_dim(reshape(x, {n, h}), {n, used, h}, {0, 2}), {n * used, h});
   const auto product = [&](Value rows, const char* name, const Dim& out) {
+    const WeightType type = type_of(at + name + ".weight");
+    if (type.group > 0) {
+      const Dims dims = {e, rows.dim(1), out};
+      Value codes = made_param(at + name + ".weight", type.dtype, dims);
+      const CodeScales scales = code_scales(at + name, type, dims);
+      if (type.has_order)
+        rows = take_along_axis(rows, take(made_param(at + name + ".order", i32, {e, rows.dim(1)}), index), 1);
+      return dequant_grouped_matmul(rows, codes, index, scales, type.group, true);
+    }
     Value w = param(at + name + ".weight", {e, out, rows.dim(1)});
     if (is_block(w.dtype())) return dequant_grouped_matmul(rows, w, index);
     return grouped_matmul(rows, transpose(w.dtype() == f32 ? w : convert(w, f32), {0, 2, 1}), index);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/user_code.h"
+#include "models/language/adapters.h"
 #include "models/language/cache_layout.h"
 #include "models/language/limits.h"
 #include "models/language/special_tokens.h"
@@ -49,14 +50,49 @@ int64_t context_of(const LanguageModelConfig& config, int64_t wanted) {
   return wanted;
 }
 
+/// The adapters of a model, by the names of its params.
+struct AdaptersOfParams {
+  const language::Adapters& adapters;
+  const language::WeightFiles& weights;
+  bool is_tied;  ///< the table of tokens is the output projection, too, whose adapter has the name of the latter
+
+  std::vector<std::string> names(const std::string& module) const {
+    return weights.module_names(is_tied && module == "embedding" ? "output" : module);
+  }
+  /// The names of the module whose weight that is; none if there are no adapters.
+  std::vector<std::string> names_of_weight(const std::string& param) const {
+    constexpr std::string_view kWeight = ".weight";
+    if (adapters.empty() || !param.ends_with(kWeight) || param.ends_with(".rows.weight")) return {};
+    return names(param.substr(0, param.size() - kWeight.size()));
+  }
+  int64_t rank(const std::string& weight) const { return adapters.rank(names_of_weight(weight)); }
+  void check_copy(const std::string& param, const Tensor& value) const {
+    if (const auto names = names_of_weight(param); !names.empty()) adapters.check_copy(names, value);
+  }
+  std::optional<Tensor> value(const std::string& param, const Type& type) const {
+    const size_t dot = param.rfind('.');
+    const std::string_view part = std::string_view(param).substr(dot + 1);
+    if (part == "adapter_a") return adapters.a(names(param.substr(0, dot)), type);
+    if (part == "adapter_b") return adapters.b(names(param.substr(0, dot)), type);
+    return std::nullopt;
+  }
+};
+
 /// Binds each param to its tensor, and sees that all tensors were needed.
-void bind_params(CompiledGraph& compiled, const language::WeightFiles& weights,
+void bind_params(CompiledGraph& compiled, const language::WeightFiles& weights, const AdaptersOfParams& adapters,
                  const std::function<void(size_t, size_t)>& progress) {
   const auto& params = compiled.signature().params;
   for (size_t i = 0; i < params.size(); ++i) {
-    compiled.set_param(params[i].name, weights.value(params[i].name, params[i].type));
+    const std::string& name = params[i].name;
+    std::optional<Tensor> value = adapters.value(name, params[i].type);
+    if (!value) {
+      value = weights.value(name, params[i].type);
+      adapters.check_copy(name, *value);
+    }
+    compiled.set_param(name, *std::move(value));
     if (progress) user_code("the progress callback", [&] { progress(i + 1, params.size()); });
   }
+  adapters.adapters.check_used();
   const std::vector<std::string> unread = weights.unread();
   if (unread.empty()) return;
   std::string names;
@@ -97,12 +133,18 @@ LanguageModel LanguageModel::load(const std::string& path, Options options) {
                           make_template = [file] { return ChatTemplate::from_gguf(file.metadata()); };
                         }
                         const int64_t context = context_of(config, options.context);
-                        const Graph graph = decoder_graph(
-                            config, [&](const std::string& name) { return weights->dtype(name); }, options.cache);
+                        const language::Adapters adapters(options.adapters, config.architecture);
+                        const AdaptersOfParams of_params{adapters, *weights, config.tied_embeddings};
+                        const auto type_of = [&](const std::string& name) {
+                          WeightType type = weights->type(name);
+                          type.adapter_rank = of_params.rank(name);
+                          return type;
+                        };
+                        const Graph graph = decoder_graph(config, type_of, options.cache);
                         CompiledGraph compiled =
                             Session(options.device, {options.threads})
                                 .compile(graph, with_donated_caches(options.compile, config, options.cache));
-                        bind_params(compiled, *weights, options.progress);
+                        bind_params(compiled, *weights, of_params, options.progress);
                         return LanguageModel(std::shared_ptr<const State>(new State{std::move(config),
                                                                                     std::move(compiled),
                                                                                     std::move(special),

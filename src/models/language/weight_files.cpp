@@ -14,28 +14,23 @@
 
 #include "io/json_tree.h"
 #include "models/language/limits.h"
+#include "models/language/packed_weights.h"
 #include "models/language/weight_names.h"
 #include "rlx/io.h"
 
 namespace rlx::language {
 namespace {
 
-/// What a file says of a tensor.
-struct Found {
-  DType dtype;
-  Shape shape;
-};
-
-Type type_of(const Found& found) { return {found.dtype, Dims(found.shape.begin(), found.shape.end())}; }
-
 /// What both formats share: names, and how values come about.
-class NamedWeights : public WeightFiles {
+class NamedWeights : public WeightFiles, public TensorSource {
  public:
-  NamedWeights(std::span<const WeightName> names, int64_t experts) : names_(names), experts_(experts) {}
+  NamedWeights(std::span<const WeightName> names, int64_t experts, WeightPacking packing = {})
+      : names_(names), experts_(experts), packing_(std::move(packing)) {}
 
-  DType dtype(const std::string& param) const override {
+  WeightType type(const std::string& param) const override {
     const FileName at = name_in_file(names_, param);
     const auto parts = parts_of(at.name);
+    if (const auto packed = packed_matrices(param, parts); !packed.empty()) return packed_type(packed);
     const DType first = required(parts[0], param).dtype;
     for (const std::string& part : parts)
       if (const DType other = required(part, param).dtype; other != first)
@@ -45,6 +40,22 @@ class NamedWeights : public WeightFiles {
   }
 
   Tensor value(const std::string& param, const Type& type) const override {
+    if (const size_t dot = param.rfind('.');
+        packing_.method != WeightPacking::Method::none && is_packed_part(std::string_view(param).substr(dot + 1))) {
+      constexpr std::string_view kRows = ".rows";  // a table as rows: see DecoderBlocks::packed_rows
+      std::string module = param.substr(0, dot);
+      const bool is_turned = module.ends_with(kRows);
+      if (is_turned) module.resize(module.size() - kRows.size());
+      const std::string weight = module + ".weight", in_file = name_in_file(names_, weight).name;
+      const auto parts = parts_of(in_file);
+      if (const auto packed = packed_matrices(param, parts); !packed.empty()) {
+        for (const std::string& part : parts)
+          for (const std::string& name : packed_parts(part)) read_.insert(name);
+        const std::string_view part = std::string_view(param).substr(dot + 1);
+        if (!is_turned) return packed_value(packed, part, in_file.find('*') != in_file.npos, type);
+        return turned_value(packed, part, type);
+      }
+    }
     const FileName at = name_in_file(names_, param);
     const Shape shape = shape_of(type.dims);
     const auto parts = parts_of(at.name);
@@ -62,23 +73,28 @@ class NamedWeights : public WeightFiles {
     return at.form == WeightForm::transposed ? transposed(t) : t;
   }
 
+  std::vector<std::string> module_names(const std::string& module) const override {
+    const std::string usual = name_in_file(names_, module + ".weight").name, own = name_of(usual);
+    const auto without_ending = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
+    return {without_ending(usual), without_ending(own)};
+  }
+
   std::vector<std::string> unread() const override {
     std::vector<std::string> all;
     std::set<std::string> read;
     for (const std::string& name : read_) read.insert(name_of(name));
     for (const std::string& name : tensor_names())
-      if (!read.contains(name) && !means_nothing(name)) all.push_back(shown_name(name));
+      if (!read.contains(name) && !means_nothing(name) && !is_empty_bias(name, read)) all.push_back(shown_name(name));
     return all;
   }
 
  protected:
   /// A name of the table as it is in the file; `tensor_names` and `means_nothing` have the file's.
   virtual std::string name_of(const std::string& tensor) const { return tensor; }
-  virtual std::optional<Found> find(const std::string& tensor) const = 0;
-  virtual Tensor tensor(const std::string& tensor) const = 0;
   virtual std::vector<std::string> tensor_names() const = 0;
+  /// By the file's own name.
+  virtual Tensor tensor_in_file(const std::string& name) const { return tensor(name); }
   virtual bool means_nothing(const std::string& tensor) const = 0;
-  virtual std::string place() const = 0;
   /// The tensors of a name that may hold a "*".
   virtual std::vector<std::string> parts_of(const std::string& name) const {
     const size_t star = name.find('*');
@@ -90,6 +106,27 @@ class NamedWeights : public WeightFiles {
   }
 
  private:
+  /// The matrices of a weight, one or one for each expert; none if it is not packed.
+  std::vector<PackedMatrix> packed_matrices(const std::string& param, const std::vector<std::string>& parts) const {
+    std::vector<PackedMatrix> all;
+    for (const std::string& part : parts) {
+      if (!is_packed(*this, packing_, part)) {
+        if (all.empty()) return all;
+        fail(ErrorCode::unsupported, "the experts of weight '", param, "' differ: '", parts[0], "' is packed, '", part,
+             "' is not");
+      }
+      all.push_back(packed_matrix(*this, packing_, part));
+    }
+    return all;
+  }
+  /// A bias of zeros that AutoGPTQ writes beside matrices of models without one.
+  bool is_empty_bias(const std::string& in_file, const std::set<std::string>& read) const {
+    constexpr std::string_view kBias = ".bias";
+    if (packing_.method != WeightPacking::Method::gptq || !in_file.ends_with(kBias)) return false;
+    if (!read.contains(in_file.substr(0, in_file.size() - kBias.size()) + ".qweight")) return false;
+    const Tensor t = tensor_in_file(in_file);
+    return std::all_of(t.data(), t.data() + t.byte_count(), [](std::byte b) { return b == std::byte{0}; });
+  }
   Found required(const std::string& tensor, const std::string& param) const {
     auto found = find(tensor);
     if (!found)
@@ -133,6 +170,7 @@ class NamedWeights : public WeightFiles {
 
   std::span<const WeightName> names_;
   int64_t experts_;
+  WeightPacking packing_;
   mutable std::set<std::string> read_;
 };
 
@@ -142,7 +180,7 @@ class Folder final : public NamedWeights {
  public:
   Folder(const std::string& folder, std::span<const WeightName> names, const LanguageModelConfig& config,
          FileAccess access)
-      : NamedWeights(names, config.experts), folder_(folder), is_tied_(config.tied_embeddings),
+      : NamedWeights(names, config.experts, config.packing), folder_(folder), is_tied_(config.tied_embeddings),
         has_guessing_layers_(config.architecture == "qwen3_next"), layers_(config.layers) {
     namespace fs = std::filesystem;
     const fs::path one = fs::path(folder) / "model.safetensors",
@@ -150,7 +188,7 @@ class Folder final : public NamedWeights {
     std::error_code error;
     if (fs::exists(fs::path(folder) / "adapter_config.json", error))
       fail(ErrorCode::unsupported, "there is an adapter_config.json in '", folder,
-           "': weights of an adapter, which are not added here; merge them into the model");
+           "': this is an adapter; give the folder of the model, and this one as its adapter (--lora)");
     if (fs::exists(one, error)) add(SafetensorsFile::open(one.string(), access));
     else if (fs::exists(index, error)) add_index(index.string(), access);
     else
@@ -166,7 +204,7 @@ class Folder final : public NamedWeights {
     }
   }
 
- protected:
+ public:
   std::optional<Found> find(const std::string& tensor) const override {
     const auto at = tensors_.find(in_folder(tensor));
     if (at == tensors_.end()) return std::nullopt;
@@ -177,6 +215,10 @@ class Folder final : public NamedWeights {
     const std::string name = in_folder(tensor);
     return files_[tensors_.at(name)].tensor(name);
   }
+  std::string place() const override { return "'" + folder_ + "'"; }
+
+ protected:
+  Tensor tensor_in_file(const std::string& name) const override { return files_[tensors_.at(name)].tensor(name); }
   std::string name_of(const std::string& tensor) const override { return in_folder(tensor); }
   std::vector<std::string> tensor_names() const override {
     std::vector<std::string> all;
@@ -197,7 +239,6 @@ class Folder final : public NamedWeights {
       if (sees_pictures && name.starts_with(part)) return true;
     return false;
   }
-  std::string place() const override { return "'" + folder_ + "'"; }
 
  private:
   void add(SafetensorsFile file) {
@@ -292,19 +333,21 @@ class Gguf final : public NamedWeights {
       : NamedWeights(config.architecture == "qwen3next" ? gguf_names_of_qwen3next() : kGgufNames, config.experts),
         file_(file) {}
 
- protected:
+ public:
   std::optional<Found> find(const std::string& tensor) const override {
     const GgufFile::Entry* entry = file_.find(tensor);
     if (!entry) return std::nullopt;
     return Found{entry->dtype, entry->shape};
   }
   Tensor tensor(const std::string& tensor) const override { return file_.tensor(tensor); }
+  std::string place() const override { return "'" + file_.paths().at(0) + "'"; }
+
+ protected:
   std::vector<std::string> tensor_names() const override { return file_.names(); }
   /// Factors of rotary positions, which the description has.
   bool means_nothing(const std::string& name) const override {
     return name == "rope_freqs.weight" || name == "rope_factors_long.weight" || name == "rope_factors_short.weight";
   }
-  std::string place() const override { return "'" + file_.paths().at(0) + "'"; }
 
  private:
   GgufFile file_;

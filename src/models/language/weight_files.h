@@ -16,10 +16,12 @@ class WeightFiles {
  public:
   virtual ~WeightFiles() = default;
 
-  /// The dtype that a param has. Fails if a tensor is missing that it needs, naming both.
-  virtual DType dtype(const std::string& param) const = 0;
+  /// What a weight is. Fails if a tensor is missing that it needs, naming both.
+  virtual WeightType type(const std::string& param) const = 0;
   /// The value of a param. Fails, naming the tensor, if the file's has not these dims.
   virtual Tensor value(const std::string& param, const Type& type) const = 0;
+  /// The names that a module has in the file, "model.layers.0.self_attn.q_proj": the usual one, and the file's own.
+  virtual std::vector<std::string> module_names(const std::string& module) const = 0;
   /// Names, as messages show them, of tensors that no param was read from, but those that mean nothing for a decoder.
   virtual std::vector<std::string> unread() const = 0;
 };

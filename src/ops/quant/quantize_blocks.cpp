@@ -3,6 +3,7 @@
 #include "ops/quant/block_scales.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/quantize.h"
+#include "rlx/ops/take.h"
 
 namespace rlx {
 
@@ -10,29 +11,31 @@ namespace rlx {
 Value dequantize_blocks(Value x, DType dtype) { return emit(op::dequantize_blocks, {x}, DequantizeBlocksAttrs{dtype}); }
 Value dequantize_blockwise(Value q, CodeScales s, int64_t axis, int64_t block_size, std::optional<DType> dtype) {
   std::vector<Value> in = {q, s.scale};
-  for (const Value& v : {s.zero_point, s.bias, s.global})
+  for (const Value& v : {s.zero_point, s.bias, s.table, s.global})
     if (v) in.push_back(v);
   return emit(op::dequantize_blockwise, std::move(in),
-              DequantizeBlockwiseAttrs{axis, block_size, dtype, bool(s.zero_point), bool(s.bias), bool(s.global)});
+              DequantizeBlockwiseAttrs{axis, block_size, dtype, bool(s.zero_point), bool(s.bias), bool(s.table),
+                                       bool(s.global)});
 }
 Value dequant_matmul(Value x, Value w) { return emit(op::dequant_matmul, {x, w}, DequantMatmulAttrs{}); }
 Value dequant_matmul(Value x, Value w, CodeScales s, int64_t block_size, bool transpose_rhs, int64_t planes) {
   std::vector<Value> in = {x, w};
-  for (const Value& v : {s.scale, s.zero_point, s.bias, s.global})
+  for (const Value& v : {s.scale, s.zero_point, s.bias, s.table, s.global})
     if (v) in.push_back(v);
   return emit(op::dequant_matmul, std::move(in),
               DequantMatmulAttrs{transpose_rhs, block_size, bool(s.scale), bool(s.zero_point), bool(s.bias),
-                                 bool(s.global), planes});
+                                 bool(s.table), bool(s.global), planes});
 }
 Value dequant_grouped_matmul(Value x, Value w, Value index) {
   return emit(op::dequant_grouped_matmul, {x, w, index}, DequantGroupedMatmulAttrs{});
 }
-Value dequant_grouped_matmul(Value x, Value w, Value index, CodeScales s, int64_t block_size) {
+Value dequant_grouped_matmul(Value x, Value w, Value index, CodeScales s, int64_t block_size, bool columns_last) {
   std::vector<Value> in = {x, w, index};
-  for (const Value& v : {s.scale, s.zero_point, s.bias, s.global})
+  for (const Value& v : {s.scale, s.zero_point, s.bias, s.table, s.global})
     if (v) in.push_back(v);
   return emit(op::dequant_grouped_matmul, std::move(in),
-              DequantGroupedMatmulAttrs{block_size, bool(s.scale), bool(s.zero_point), bool(s.bias), bool(s.global)});
+              DequantGroupedMatmulAttrs{block_size, columns_last, bool(s.scale), bool(s.zero_point), bool(s.bias),
+                                        bool(s.table), bool(s.global)});
 }
 Value dequant_moe_weights(Value w, DType dtype) {
   return emit(op::dequant_moe_weights, {w}, DequantizeBlocksAttrs{dtype});
@@ -56,21 +59,23 @@ Type decoded_type(const Type& x, DType dtype) {
 template <class T>
 struct BlockOperands {
   const T* scale = nullptr;
-  const T *zero_point = nullptr, *bias = nullptr, *global = nullptr;
-  BlockOperands(std::span<const T> rest, bool has_scale, bool has_zero_point, bool has_bias, bool has_global) {
-    size_t wanted = size_t{has_scale} + has_zero_point + has_bias + has_global, next = 0;
+  const T *zero_point = nullptr, *bias = nullptr, *table = nullptr, *global = nullptr;
+  template <class Attrs>
+  BlockOperands(std::span<const T> rest, const Attrs& a, bool has_scale = true) {
+    size_t wanted = size_t{has_scale} + a.has_zero_point + a.has_bias + a.has_table + a.has_global, next = 0;
     if (rest.size() != wanted)
       fail(ErrorCode::invalid_argument, "the attributes call for ", wanted, " operands behind the codes (scale, zero ",
-           "point, bias, global), got ", rest.size());
-    for (auto [has, part] : {std::pair{has_scale, &scale}, std::pair{has_zero_point, &zero_point},
-                             std::pair{has_bias, &bias}, std::pair{has_global, &global}})
+           "point, bias, table, global), got ", rest.size());
+    for (auto [has, part] :
+         {std::pair{has_scale, &scale}, std::pair{a.has_zero_point, &zero_point}, std::pair{a.has_bias, &bias},
+          std::pair{a.has_table, &table}, std::pair{a.has_global, &global}})
       if (has) *part = &rest[next++];
   }
 };
 
 Type blockwise_type(Types in, const DequantizeBlockwiseAttrs& a) {
   const Type& q = in[0];
-  BlockOperands<Type> parts(in.subspan(1), true, a.has_zero_point, a.has_bias, a.has_global);
+  BlockOperands<Type> parts(in.subspan(1), a);
   if (!is_integer(q.dtype) && !is_float(q.dtype))
     fail(ErrorCode::invalid_argument, "codes are integers or floats, got ", q,
          is_block(q.dtype) ? "; blocks hold their scales: dequantize_blocks reads them" : "");
@@ -88,6 +93,13 @@ Type blockwise_type(Types in, const DequantizeBlockwiseAttrs& a) {
     require_dims(*parts.bias, wanted, "bias");
     require_kind(*parts.bias, kReal, "bias");
   }
+  if (parts.table) {
+    if (kind_of(q.dtype) != Kind::unsigned_int || info(q.dtype).bits > 8 || a.has_zero_point)
+      fail(ErrorCode::invalid_argument, "codes of a table are integers of at most 8 bits without a sign and without a ",
+           "zero point, got ", q, a.has_zero_point ? " with one" : "");
+    require_dims(*parts.table, {int64_t{1} << info(q.dtype).bits}, "table");
+    require_kind(*parts.table, kReal, "table");
+  }
   if (parts.global) {
     require_dims(*parts.global, {}, "global");
     require_kind(*parts.global, kReal, "global");
@@ -95,9 +107,9 @@ Type blockwise_type(Types in, const DequantizeBlockwiseAttrs& a) {
   return t;
 }
 Value blockwise_parts(Values in, const DequantizeBlockwiseAttrs& a) {
-  BlockOperands<Value> parts(in.subspan(1), true, a.has_zero_point, a.has_bias, a.has_global);
+  BlockOperands<Value> parts(in.subspan(1), a);
   DType dtype = result_dtype(parts.scale->type(), a.dtype), work = is_low_precision(dtype) ? f32 : dtype;
-  Value y = convert(in[0], work);
+  Value y = parts.table ? take(convert(*parts.table, work), convert(in[0], i32)) : convert(in[0], work);
   auto stretched = [&](const Value& v) { return repeated(convert(v, work), y, a.axis, a.block_size); };
   if (parts.zero_point) y = y - stretched(*parts.zero_point);
   y = y * stretched(*parts.scale);
@@ -108,10 +120,10 @@ Value blockwise_parts(Values in, const DequantizeBlockwiseAttrs& a) {
 
 /// The attributes of what makes the weights of a product.
 DequantizeBlockwiseAttrs weights_attrs(const DequantMatmulAttrs& a, DType dtype) {
-  return {a.transpose_rhs ? -1 : -2, a.block_size, dtype, a.has_zero_point, a.has_bias, a.has_global};
+  return {a.transpose_rhs ? -1 : -2, a.block_size, dtype, a.has_zero_point, a.has_bias, a.has_table, a.has_global};
 }
 DequantizeBlockwiseAttrs weights_attrs(const DequantGroupedMatmulAttrs& a, DType dtype) {
-  return {-1, a.block_size, dtype, a.has_zero_point, a.has_bias, a.has_global};
+  return {a.columns_last ? -2 : -1, a.block_size, dtype, a.has_zero_point, a.has_bias, a.has_table, a.has_global};
 }
 /// One plane of codes.
 Type plane_type(const Type& w, int64_t planes) {
@@ -161,10 +173,11 @@ OpDef define_dequantize_blockwise() {
   using A = DequantizeBlockwiseAttrs;
   return define<A>({
       .name = "dequantize_blockwise",
-      .doc = "((q - zero_point) scale + bias) global; scale, zero_point and bias stand for `block_size` elements along "
+      .doc = "((q - zero_point) scale + bias) global, with a table of the codes' numbers (table[q] scale + bias) "
+             "global; scale, zero_point and bias stand for `block_size` elements along "
              "`axis` each, the last of them perhaps for fewer, or for all if it is 0",
       .source = "ONNX, DequantizeLinear with block_size; OCP Microscaling 1.0; MLX, quantize",
-      .operands = {"q", "scale", "zero_point?", "bias?", "global?"},
+      .operands = {"q", "scale", "zero_point?", "bias?", "table?", "global?"},
       .infer = [](Types in, const A& a) { return blockwise_type(in, a); },
       .decompose = [](Values in, const A& a) { return blockwise_parts(in, a); },
       .samples = {{.dims = {{8, 3}, {2, 3}}, .dtypes = {i8, f64}, .attrs = A{0, 4}, .lo = -9, .hi = 9},
@@ -196,6 +209,11 @@ OpDef define_dequantize_blockwise() {
                    .attrs = A{.axis = -2, .block_size = 2, .has_zero_point = true},
                    .lo = -9,
                    .hi = 9},
+                  {.dims = {{4, 6}, {2, 6}, {16}},
+                   .dtypes = {u4, f64, f64},
+                   .attrs = A{.axis = 0, .block_size = 2, .has_table = true},
+                   .lo = 0,
+                   .hi = 15},
                   {.dims = {{0, 4}, {0, 2}}, .dtypes = {i4, f64}, .attrs = A{.block_size = 2}, .lo = -8, .hi = 8}},
   });
 }
@@ -217,12 +235,12 @@ OpDef define_dequant_matmul() {
              "w[k, n] ([n, k] if transpose_rhs) with scales for `block_size` elements along k each, as "
              "dequantize_blockwise has them; of several `planes`, which are dim 0, w is the sum",
       .source = "dequantize_blocks, dequantize_blockwise, dot_general",
-      .operands = {"x", "w", "scale?", "zero_point?", "bias?", "global?"},
+      .operands = {"x", "w", "scale?", "zero_point?", "bias?", "table?", "global?"},
       .covers = {"DequantMatMul"},
       .infer =
           [](Types in, const A& a) {
             require_kind(in[0], kReal, "x");
-            BlockOperands<Type> parts(in.subspan(2), a.has_scale, a.has_zero_point, a.has_bias, a.has_global);
+            BlockOperands<Type> parts(in.subspan(2), a, a.has_scale);
             if (is_block(in[1].dtype)) {
               if (!(a == A{}))
                 fail(ErrorCode::invalid_argument, in[1], " is packed in blocks, which hold their scales and lie along ",
@@ -276,6 +294,11 @@ OpDef define_dequant_matmul() {
                    .attrs = A{.transpose_rhs = true, .block_size = 4, .has_scale = true, .has_bias = true},
                    .lo = 0,
                    .hi = 7},
+                  {.dims = {{2, 8}, {8, 6}, {2, 6}, {16}},
+                   .dtypes = {f64, u4, f64, f64},
+                   .attrs = A{.block_size = 4, .has_scale = true, .has_table = true},
+                   .lo = 0,
+                   .hi = 7},
                   {.dims = {{2, 33}, {2, 3, 33}, {2, 3, 2}},
                    .dtypes = {f64, f4e2m1fn, f8e8m0fnu},
                    .attrs = A{.transpose_rhs = true, .block_size = 32, .has_scale = true, .planes = 2},
@@ -291,18 +314,19 @@ OpDef define_dequant_grouped_matmul() {
   using A = DequantGroupedMatmulAttrs;
   return define<A>({
       .name = "dequant_grouped_matmul",
-      .doc =
-          "row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes with "
-          "scales for `block_size` elements along k each, as dequantize_blockwise has them; NaN where index[i] is not "
-          "in [0, e)",
+      .doc = "row i of x[m, k] times the transposed matrix w[index[i]] -> [m, n]: of blocks w[e, n, k], or of codes "
+             "([e, k, n] "
+             "if columns_last) with scales for `block_size` elements along k each, as dequantize_blockwise has them; "
+             "NaN where index[i] is not "
+             "in [0, e)",
       .source = "grouped_matmul, dequantize_blocks, dequantize_blockwise",
-      .operands = {"x", "w", "index", "scale?", "zero_point?", "bias?", "global?"},
+      .operands = {"x", "w", "index", "scale?", "zero_point?", "bias?", "table?", "global?"},
       .covers = {"DequantGroupedMatMul", "DequantGroupedMatMulMlx"},
       .infer =
           [](Types in, const A& a) {
             require_kind(in[0], kReal, "x");
             require_rank(in[0], 2, 2, "x");
-            BlockOperands<Type> parts(in.subspan(3), a.has_scale, a.has_zero_point, a.has_bias, a.has_global);
+            BlockOperands<Type> parts(in.subspan(3), a, a.has_scale);
             if (is_block(in[1].dtype)) {
               if (!(a == A{}))
                 fail(ErrorCode::invalid_argument, in[1], " is packed in blocks, which hold their scales: it takes no ",
@@ -313,15 +337,16 @@ OpDef define_dequant_grouped_matmul() {
             require_rank(in[1], 3, 3, "w");
             require_kind(in[2], kInteger, "index");
             require_dims(in[2], {in[0].dims[0]}, "index");
-            if (in[0].dims[1] != in[1].dims[2])
+            const size_t k = a.columns_last ? 1 : 2;
+            if (in[0].dims[1] != in[1].dims[k])
               fail(ErrorCode::shape_mismatch, "inner dimensions differ: x ", in[0], " has ", in[0].dims[1], ", w ",
-                   in[1], " has ", in[1].dims[2], "; the weights are [e, n, k]");
+                   in[1], " has ", in[1].dims[k], "; the weights are ", a.columns_last ? "[e, k, n]" : "[e, n, k]");
             if (a.has_scale) {
               std::vector<Type> codes = {in[1]};
               codes.insert(codes.end(), in.begin() + 3, in.end());
               blockwise_type(codes, weights_attrs(a, in[0].dtype));
             }
-            return Type{in[0].dtype, {in[0].dims[0], in[1].dims[1]}};
+            return Type{in[0].dtype, {in[0].dims[0], in[1].dims[3 - k]}};
           },
       .decompose =
           [](Values in, const A& a) {
@@ -330,7 +355,7 @@ OpDef define_dequant_grouped_matmul() {
             std::vector<Value> codes = {in[1]};
             codes.insert(codes.end(), in.begin() + 3, in.end());
             Value w = emit(op::dequantize_blockwise, codes, weights_attrs(a, dtype));
-            return grouped_matmul(in[0], transpose(w, {0, 2, 1}), in[2]);
+            return grouped_matmul(in[0], a.columns_last ? w : transpose(w, {0, 2, 1}), in[2]);
           },
       .samples = {{.dims = {{4, 256}, {3, 2, 256}, {4}}, .dtypes = {f64, q4_k, i32}, .lo = 0, .hi = 3},
                   {.dims = {{5, 64}, {2, 3, 64}, {5}}, .dtypes = {f64, q8_0, i64}, .lo = 0, .hi = 2},
@@ -342,6 +367,16 @@ OpDef define_dequant_grouped_matmul() {
                    .attrs = A{.block_size = 4, .has_scale = true, .has_bias = true},
                    .lo = 0,
                    .hi = 3},
+                  {.dims = {{4, 7}, {3, 7, 2}, {4}, {3, 2, 2}, {3, 2, 2}},
+                   .dtypes = {f64, u4, i32, f64, u8},
+                   .attrs = A{.block_size = 4, .columns_last = true, .has_scale = true, .has_zero_point = true},
+                   .lo = 0,
+                   .hi = 3},
+                  {.dims = {{2, 4}, {2, 4, 6}, {2}, {2, 2, 6}, {16}},
+                   .dtypes = {f64, u4, i32, f64, f64},
+                   .attrs = A{.block_size = 2, .columns_last = true, .has_scale = true, .has_table = true},
+                   .lo = 0,
+                   .hi = 2},
                   {.dims = {{3, 37}, {2, 3, 37}, {3}, {2, 3, 2}},
                    .dtypes = {f64, f8e4m3fn, i32, f8e8m0fnu},
                    .attrs = A{.block_size = 32, .has_scale = true},
