@@ -32,14 +32,15 @@ bool has_convolutions(const Graph& g) {
 }
 
 std::optional<DirectConvolution> plain_convolution(const Node& node, Values operands) {
-  if (node.types.size() != 1 || node.types[0].dtype != f32) return {};
-  if (node.op == &op::fused_conv) {
+  if (node.types.size() != 1) return {};
+  const DType dtype = node.types[0].dtype;
+  if (node.op == &op::fused_conv && (dtype == f32 || dtype == bf16)) {
     const auto& a = node.attrs.as<FusedConvAttrs>();
-    if (a.channels_last || operands[0].dtype() != f32) return {};
+    if (a.channels_last || operands[0].dtype() != dtype) return {};
     return DirectConvolution{operands[0], operands[1], a.has_bias ? operands[2] : Value(),
                              a.has_residual ? operands.back() : Value(), a};
   }
-  if (node.op != &op::conv && node.op != &op::convolution) return {};
+  if (dtype != f32 || (node.op != &op::conv && node.op != &op::convolution)) return {};
   if (operands[0].dtype() != f32 || operands[1].dtype() != f32 || operands[0].rank() < 3) return {};
   DirectConvolution c{operands[0], operands[1], {}, {}, {}};
   if (node.op == &op::conv) {

@@ -16,7 +16,7 @@ struct DirectConvolution {
 bool has_convolutions(const Graph& g);
 
 /// conv, fused_conv, and a convolution that is no more than these: channels as dim 1, nothing dilated but the kernel,
-/// padding in numbers. f32 alone. `operands`: the node's, in the graph where it is to be emitted.
+/// padding in numbers. f32, and fused_conv of bf16. `operands`: the node's, in the graph where it is to be emitted.
 std::optional<DirectConvolution> plain_convolution(const Node& node, Values operands);
 
 }  // namespace rlx

@@ -47,4 +47,11 @@ Prepared onednn_convolution(const LoweringContext& c, const kernels::Convolution
 /// A step of our own kernels, which supports every convolution. Operands 0 and 1 are x and w.
 Prepared own_convolution(const kernels::ConvolutionArgs& args, int64_t batch_groups, int threads);
 
+/// Whether bf16 are convolved faster than f32 here: by oneDNN, with instructions for them.
+bool has_narrow_convolutions();
+/// A convolution of bf16 whose sums are f32, in scratch memory, and whose epilogue rounds them: by oneDNN, null if that
+/// does not support it; or by our own kernels.
+Prepared narrow_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args,
+                            const EpilogueOperands& epilogue, bool by_onednn);
+
 }  // namespace rlx::cpu

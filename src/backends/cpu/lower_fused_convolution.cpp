@@ -1,6 +1,7 @@
 // Lowers fused_conv: convolutions with an epilogue, by the kernel that convolution_plan.h chooses. Our general kernels
 // apply the epilogue in a second pass.
 #include <algorithm>
+#include <cstring>
 
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/product.h"
@@ -19,7 +20,8 @@ class GatheredStep final : public Step {
   GatheredStep(Prepared product, const ConvolutionArgs& args, int operands)
       : product_(std::move(product)), args_(args), operands_(operands), rows_(args.batch) {
     for (int d = 0; d + 1 < args.spatial; ++d) rows_ *= args.out_dims[d];
-    bytes_ = aligned(static_cast<size_t>(rows_ * args.out_dims[args.spatial - 1] * args.in_channels) * sizeof(float));
+    pixel_bytes_ = static_cast<size_t>(args.in_channels) * byte_size(args.dtype);
+    bytes_ = aligned(static_cast<size_t>(rows_ * args.out_dims[args.spatial - 1]) * pixel_bytes_);
   }
   size_t scratch_bytes() const override { return bytes_ + product_->scratch_bytes(); }
   bool reads_operand(size_t i) const override { return product_->reads_operand(i); }
@@ -27,21 +29,22 @@ class GatheredStep final : public Step {
   void run(const StepArgs& step) const noexcept override {
     const int last = args_.spatial - 1;
     const int64_t cols = args_.out_dims[last], channels = args_.in_channels;
-    auto* const gathered = reinterpret_cast<float*>(step.scratch);
-    for_ranges(step, rows_, 1, static_cast<double>(rows_ * cols * channels) * 0.1,
-               [&](int64_t begin, int64_t end, int64_t) {
-                 for (int64_t row = begin; row < end; ++row) {
-                   int64_t rest = row, from = 0;
-                   for (int d = last - 1; d >= 0; --d) {
-                     from += rest % args_.out_dims[d] * args_.stride[d] * args_.x_strides[d];
-                     rest /= args_.out_dims[d];
-                   }
-                   const float* x = step.in<float>(0) + rest * args_.x_batch_stride + from;
-                   float* to = gathered + row * cols * channels;
-                   for (int64_t c = 0; c < cols; ++c, to += channels)
-                     std::copy_n(x + c * args_.stride[last] * args_.x_strides[last], channels, to);
-                 }
-               });
+    const auto size = static_cast<int64_t>(byte_size(args_.dtype)), pixel = static_cast<int64_t>(pixel_bytes_);
+    std::byte* const gathered = step.scratch;
+    for_ranges(
+        step, rows_, 1, static_cast<double>(rows_ * cols * channels) * 0.1, [&](int64_t begin, int64_t end, int64_t) {
+          for (int64_t row = begin; row < end; ++row) {
+            int64_t rest = row, from = 0;
+            for (int d = last - 1; d >= 0; --d) {
+              from += rest % args_.out_dims[d] * args_.stride[d] * args_.x_strides[d];
+              rest /= args_.out_dims[d];
+            }
+            const auto* x = static_cast<const std::byte*>(step.in(0)) + (rest * args_.x_batch_stride + from) * size;
+            std::byte* to = gathered + row * cols * pixel;
+            for (int64_t c = 0; c < cols; ++c, to += pixel)
+              std::memcpy(to, x + c * args_.stride[last] * args_.x_strides[last] * size, pixel_bytes_);
+          }
+        });
     void* operands[4];
     std::copy_n(step.operands, operands_, operands);
     operands[0] = gathered;
@@ -53,7 +56,7 @@ class GatheredStep final : public Step {
   ConvolutionArgs args_;
   int operands_;
   int64_t rows_;  ///< how many rows of outputs (along the last spatial dim) there are
-  size_t bytes_;
+  size_t pixel_bytes_, bytes_;
 };
 
 /// The matrix product [pixels, in_channels] * [in_channels, out_channels]. Null if the weights are not bound.
@@ -182,8 +185,12 @@ class SeparateEpilogueStep final : public Step {
 }  // namespace
 
 std::string when_fused_conv(const Question& q) {
+  const DType dtype = q.operands[0].dtype;
+  if (dtype != f32 && !(dtype == bf16 && has_narrow_convolutions()))
+    return text_of("the kernels of fused convolutions take f32", has_narrow_convolutions() ? " and bf16" : "", ", got ",
+                   dtype);
   for (const Type& t : q.operands)
-    if (t.dtype != f32) return text_of("the kernels of fused convolutions take f32, got ", t.dtype);
+    if (t.dtype != dtype) return text_of("operands of ", dtype, " and ", t.dtype);
   return when_convolution(q);
 }
 
@@ -196,6 +203,13 @@ Prepared lower_fused_conv(const LoweringContext& c) {
   const EpilogueOperands epilogue{kernel_activation(a.activation), a.has_bias ? 2 : -1,
                                   a.has_residual ? 2 + a.has_bias : -1};
   ConvolutionProblem problem{args, 1, true, a.channels_last, is_dense(x), c.bound(1) != nullptr, c.policy};
+  if (x.dtype != f32)
+    return planned_convolution(problem, [&](ConvolutionKernel kernel) -> Prepared {
+      if (kernel == ConvolutionKernel::product) return pointwise_step(c, args, epilogue);
+      if (kernel == ConvolutionKernel::onednn || kernel == ConvolutionKernel::general)
+        return narrow_convolution(c, args, epilogue, kernel == ConvolutionKernel::onednn);
+      return nullptr;  // of f32 alone
+    });
   return planned_convolution(problem, [&](ConvolutionKernel kernel) -> Prepared {
     switch (kernel) {
       case ConvolutionKernel::pointwise_tiles: return pointwise_tiles_step(c, args, epilogue);

@@ -39,6 +39,7 @@ using dnnl::algorithm;
 /// A view of an operand with the dims that oneDNN expects. Strides may be 0 or negative.
 struct Side {
   ConvolutionOperand operand = kX;
+  DType dtype = f32;
   int64_t offset = 0;  ///< elements from the pointer
   Dims dims, strides;
 
@@ -79,6 +80,7 @@ std::optional<Convolution> as_forward(const ConvolutionArgs& a) {
   Convolution c;
   const int64_t group_out = a.out_channels / a.groups, group_in = a.in_channels / a.groups;
   c.src.operand = kX, c.weights.operand = kW, c.dst.operand = kY;
+  c.src.dtype = c.weights.dtype = a.dtype, c.dst.dtype = a.out_dtype;
   c.src.append(a.batch, a.x_batch_stride), c.src.append(a.in_channels, a.x_channel_stride);
   c.dst.append(a.batch, a.y_batch_stride), c.dst.append(a.out_channels, a.y_channel_stride);
   if (a.groups > 1) c.weights.append(a.groups, group_out * a.w_out_stride);
@@ -164,6 +166,13 @@ std::vector<Convolution> candidates(const ConvolutionArgs& a, int64_t batch_grou
     runs_backwards = runs_backwards || (a.kernel[d] > 1 && a.w_strides[d] < 0);
   }
   std::vector<std::optional<Convolution>> all;
+  if (a.dtype != f32) {  // of narrow floats the forward convolution alone
+    if (!is_dilated && batch_groups == 1) all.push_back(as_forward(a));
+    std::vector<Convolution> forward;
+    for (auto& c : all)
+      if (c) forward.push_back(std::move(*c));
+    return forward;
+  }
   const auto weights = [&] {
     all.push_back(is_dilated ? as_transposed_weight_gradient(a, batch_groups) : as_weight_gradient(a, batch_groups));
   };
@@ -183,15 +192,15 @@ std::vector<Convolution> candidates(const ConvolutionArgs& a, int64_t batch_grou
 }
 
 /// Replaces the arbitrary strides of dims of extent 1 by those of a dense array: oneDNN checks all strides for overlap.
-memory::desc desc_of(const Dims& dims, Dims strides) {
+memory::desc desc_of(DType dtype, const Dims& dims, Dims strides) {
   for (size_t d = dims.size(); d-- > 0;)
     if (dims[d] == 1) strides[d] = d + 1 < dims.size() ? dims[d + 1] * strides[d + 1] : 1;
   // The stride of a batch of one must span the whole image, whichever of the other dims is the outermost.
   if (dims[0] == 1)
     for (size_t d = 1; d < dims.size(); ++d) strides[0] = std::max(strides[0], dims[d] * strides[d]);
-  return {dims, memory::data_type::f32, strides};
+  return {dims, onednn_type(dtype), strides};
 }
-memory::desc any_layout(const Dims& dims) { return {dims, memory::data_type::f32, memory::format_tag::any}; }
+memory::desc any_layout(const Side& side) { return {side.dims, onednn_type(side.dtype), memory::format_tag::any}; }
 Dims dense_strides(const Dims& dims) {
   Dims strides(dims.size());
   int64_t stride = 1;
@@ -275,8 +284,9 @@ struct Program {
   /// Adds the buffer of an operand: its own memory, or a dense copy if not all of its strides are positive.
   size_t add_operand(const Side& side, bool is_result) {
     if (side.has_positive_strides())
-      return add(desc_of(side.dims, side.strides), side.operand, side.offset * int64_t{4});
-    const size_t buffer = add_scratch(desc_of(side.dims, dense_strides(side.dims)));
+      return add(desc_of(side.dtype, side.dims, side.strides), side.operand,
+                 side.offset * static_cast<int64_t>(byte_size(side.dtype)));
+    const size_t buffer = add_scratch(desc_of(side.dtype, side.dims, dense_strides(side.dims)));
     (is_result ? copied_after : copied_before).emplace_back(side, buffers[buffer].offset);
     return buffer;
   }
@@ -300,7 +310,7 @@ struct Program {
   /// Adds an input in the layout `wanted`: packed in advance, in its own memory, or reordered in each run.
   size_t add_input(const Side& side, const memory::desc& wanted) {
     if (packs_weights && side.operand == kW &&
-        !(side.has_positive_strides() && desc_of(side.dims, side.strides) == wanted)) {
+        !(side.has_positive_strides() && desc_of(side.dtype, side.dims, side.strides) == wanted)) {
       const size_t buffer = add(wanted, kPacked + static_cast<int>(packed.size()), 0);
       packed.push_back({buffer, side});
       return buffer;
@@ -353,13 +363,15 @@ bool add_convolution(Program& p, const Desc& desc, const std::array<std::pair<in
 /// Adds a convolution that computes the result's sums, or one of the partial sums that they consist of.
 bool add_sums(Program& p, const Convolution& c) {
   // An image is copied only to expand a broadcast, as in the gradient of a sum, where the copy reads little.
+  for (const Side* side : {&c.src, &c.weights, &c.dst})
+    if (side->dtype != f32 && !side->has_positive_strides()) return false;  // copies are of f32
   for (const Side* side : {&c.src, &c.dst})
     if (!side->has_positive_strides() && (side->operand == kY || side->has_negative_stride())) return false;
   const bool is_first = !p.result;
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto layout = [&](const Side& side) {
-    return side.operand == kY && !is_first ? p.buffers[*p.result].desc : any_layout(side.dims);
+    return side.operand == kY && !is_first ? p.buffers[*p.result].desc : any_layout(side);
   };
   const auto src = layout(c.src), weights = layout(c.weights), dst = layout(c.dst);
   using Forward = dnnl::convolution_forward;
@@ -426,17 +438,18 @@ class Runner {
   const Program& program() const { return program_; }
 
   /// `operands`: x, w, y. `packed`: the packed weights.
-  void run(const std::array<float*, 3>& operands, const std::vector<float*>& packed, char* scratch) const noexcept {
+  void run(const std::array<char*, 3>& operands, const std::vector<float*>& packed, char* scratch) const noexcept {
     const auto address = [&](const Buffer& b) {
       const auto i = static_cast<size_t>(b.operand);
       char* const base = b.operand < 0         ? scratch
-                         : b.operand < kPacked ? reinterpret_cast<char*>(operands[i])
+                         : b.operand < kPacked ? operands[i]
                                                : reinterpret_cast<char*>(packed[i - kPacked]);
       return base + b.offset;
     };
     const auto copy = [&]<bool kToDense>(const std::vector<std::pair<Side, int64_t>>& sides) {
       for (const auto& [side, at] : sides)
-        move_strided<kToDense>(side.dims, side.strides, operands[static_cast<size_t>(side.operand)] + side.offset,
+        move_strided<kToDense>(side.dims, side.strides,
+                               reinterpret_cast<float*>(operands[static_cast<size_t>(side.operand)]) + side.offset,
                                reinterpret_cast<float*>(scratch + at));
     };
     copy.operator()<true>(program_.copied_before);
@@ -472,7 +485,7 @@ class Runner {
 
 class OnednnWeights final : public ConvolutionWeights {
  public:
-  explicit OnednnWeights(const void* data) : data_(static_cast<const float*>(data)) {}
+  explicit OnednnWeights(const void* data) : data_(static_cast<const char*>(data)) {}
   size_t bytes() const override {
     const std::scoped_lock lock(mutex_);
     size_t total = 0;
@@ -488,16 +501,17 @@ class OnednnWeights final : public ConvolutionWeights {
       if (f.begin == begin && f.dims == side.dims && f.strides == side.strides && f.desc == wanted)
         return reinterpret_cast<float*>(f.data.get());
     Layout f{begin, side.dims, side.strides, wanted, aligned_memory(wanted.get_size())};
-    float* from = const_cast<float*>(data_) + begin;
+    char* from = const_cast<char*>(data_) + begin * static_cast<int64_t>(byte_size(side.dtype));
     AlignedMemory dense;
     memory::desc given;
     if (side.has_positive_strides()) {
-      given = desc_of(side.dims, side.strides);
+      given = desc_of(side.dtype, side.dims, side.strides);
     } else {
-      given = desc_of(side.dims, dense_strides(side.dims));
+      given = desc_of(side.dtype, side.dims, dense_strides(side.dims));
       dense = aligned_memory(given.get_size());
-      move_strided<true>(side.dims, side.strides, from, reinterpret_cast<float*>(dense.get()));
-      from = reinterpret_cast<float*>(dense.get());
+      move_strided<true>(side.dims, side.strides, reinterpret_cast<float*>(from),
+                         reinterpret_cast<float*>(dense.get()));
+      from = dense.get();
     }
     memory source(given, onednn_engine(), from), target(wanted, onednn_engine(), f.data.get());
     dnnl::reorder(source, target).execute(onednn_stream(), source, target);
@@ -512,7 +526,7 @@ class OnednnWeights final : public ConvolutionWeights {
     memory::desc desc;
     AlignedMemory data;
   };
-  const float* data_;
+  const char* data_;
   mutable std::mutex mutex_;
   std::vector<Layout> layouts_;
 };
@@ -568,7 +582,7 @@ class OnednnConvolution final : public ConvolutionPlan {
   /// is_offered() is false if oneDNN has no fast kernel of that form for one of the slices.
   OnednnConvolution(const ConvolutionArgs& args, int64_t batch_groups, ConvolutionForm form, int threads,
                     std::shared_ptr<ConvolutionWeights> weights)
-      : threads_(threads), weights_(std::move(weights)) {
+      : threads_(threads), element_bytes_(static_cast<int64_t>(byte_size(args.dtype))), weights_(std::move(weights)) {
     std::vector<ConvolutionSlice> shapes;
     for (const ConvolutionSlice& s : slices_for_threads(args, batch_groups, form, threads, weights_ != nullptr)) {
       size_t i = 0;
@@ -604,9 +618,11 @@ class OnednnConvolution final : public ConvolutionPlan {
       const auto& s = tasks_[static_cast<size_t>(task)];
       const auto& offset = s.slice.offset;
       float* const to = static_cast<float*>(y) + offset[kY];
-      runners_[s.runner]->run({static_cast<float*>(const_cast<void*>(x)) + offset[kX],
-                               w ? static_cast<float*>(const_cast<void*>(w)) + offset[kW] : nullptr, to},
-                              s.packed, static_cast<char*>(scratch) + slot * per_thread_);
+      const auto moved = [&](const void* data, ConvolutionOperand operand) {
+        return static_cast<char*>(const_cast<void*>(data)) + offset[operand] * element_bytes_;
+      };
+      runners_[s.runner]->run({moved(x, kX), w ? moved(w, kW) : nullptr, reinterpret_cast<char*>(to)}, s.packed,
+                              static_cast<char*>(scratch) + slot * per_thread_);
       if (!epilogue.is_nothing()) apply_slice_epilogue(s.slice, epilogue, to, offset[kY]);
     });
   }
@@ -618,6 +634,7 @@ class OnednnConvolution final : public ConvolutionPlan {
     std::vector<float*> packed;  ///< the slice's packed weights
   };
   int threads_;
+  int64_t element_bytes_;  ///< of x and w
   std::shared_ptr<ConvolutionWeights> weights_;
   bool reads_weights_ = false;
   int64_t per_thread_ = 0;  ///< bytes of scratch
@@ -633,7 +650,7 @@ std::shared_ptr<ConvolutionWeights> convolution_weights(const void* data) {
 
 std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads,
                                                         std::shared_ptr<ConvolutionWeights> weights) {
-  if (args.dtype != f32 || args.out_dtype != f32) return nullptr;
+  if ((args.dtype != f32 && args.dtype != bf16) || args.out_dtype != f32) return nullptr;
   const SingleThreadedOpenMp guard;
   for (const Convolution& candidate : candidates(args, batch_groups)) {
     try {

@@ -1,8 +1,8 @@
-// f32 convolutions by oneDNN, which runs single-threaded in each thread of our pool (onednn.h). A convolution with a
-// dilated input is passed to oneDNN as the input gradient of a strided convolution, and one whose kernel has the size
-// of an image as a weight gradient. So oneDNN multiplies no inserted zeros, and gradients of gradients need no code of
-// their own. Long sums are divided into several convolutions, because oneDNN adds up each sum in one running sum
-// (partial_sums.h). Neighbours: direct.h, which runs everywhere; backends/cpu/convolution_product.h.
+// Convolutions by oneDNN, of f32, and of bf16 into f32. It runs single-threaded in each thread of our pool (onednn.h).
+// A convolution with a dilated input is passed to oneDNN as the input gradient of a strided convolution, and one whose
+// kernel has the size of an image as a weight gradient. So oneDNN multiplies no inserted zeros, and gradients of
+// gradients need no code of their own. Long sums are divided into several convolutions, because oneDNN adds up each sum
+// in one running sum (partial_sums.h). Neighbours: direct.h, which runs everywhere; backends/cpu/convolution_product.h.
 #pragma once
 
 #include <memory>
@@ -40,8 +40,8 @@ class ConvolutionPlan {
                    ThreadPool& pool) const noexcept = 0;
 };
 
-/// Null where oneDNN is not built in, where `args` are not f32, or where oneDNN has only its reference implementation.
-/// x holds batch_groups * args.batch images; each of these groups of images computes its own
+/// Null where oneDNN is not built in, where `args` are neither f32 nor bf16 into f32, or where oneDNN has only its
+/// reference implementation. x holds batch_groups * args.batch images; each of these groups of images computes its own
 /// out_channels / batch_groups output channels. The pointers and `reversed` of `args` are ignored: a kernel that is
 /// read backwards is given by negative strides of w. `weights`, if not null, must have been made from the operand w.
 std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads,
