@@ -123,7 +123,8 @@ void add_own_names(const Target& target, std::vector<std::string>& names) {
 /// One compile: what all passes need from whoever runs them.
 class Runner {
  public:
-  Runner(const Graph& g, const CompileOptions& options) : options_(options), dump_(g) {}
+  Runner(const Graph& g, const CompileOptions& options, const PipelineTrace& trace)
+      : options_(options), is_verbose_(verbose() && !trace.is_silent), dump_(g, trace) {}
 
   /// For one stage of a target and those behind it.
   Pipelined run(Graph graph, const Target& target) {
@@ -159,7 +160,7 @@ class Runner {
                                  verify(made);
                                  return made;
                                });
-    if (verbose())
+    if (is_verbose_)
       std::fprintf(stderr, "rlx: %-22.*s %8.3f ms  %5zu -> %5zu nodes\n", static_cast<int>(name.size()), name.data(),
                    std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(),
                    graph.nodes().size(), after.nodes().size());
@@ -188,6 +189,7 @@ class Runner {
   }
 
   const CompileOptions& options_;
+  const bool is_verbose_;
   StageDump dump_;
 };
 
@@ -201,7 +203,7 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
-Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options) {
+Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options, const PipelineTrace& trace) {
   auto names = pass_names();
   for (const std::string& name : options.skip_passes) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
@@ -215,7 +217,7 @@ Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOption
     fail(ErrorCode::invalid_argument, "there is no pass '", name, "' to skip; there are ", list);
   }
   verify(g);
-  return Runner(g, options).run(g, target);
+  return Runner(g, options, trace).run(g, target);
 }
 
 }  // namespace rlx

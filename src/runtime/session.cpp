@@ -57,7 +57,8 @@ void CompiledGraph::State::compile() {
   if (!on_host && (!on_device || !memory))
     fail(ErrorCode::internal, "the backend of ", device,
          " gives executables that run neither in the host's memory nor in its own");
-  updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0;
+  updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0 &&
+                     program->program->updates_in_place(options.donate);
   try {
     for (const auto& [name, value] : waiting) bind(name, value);
   } catch (...) {
@@ -75,6 +76,7 @@ void CompiledGraph::State::bind(const std::string& name, const std::variant<Tens
     return on_host->bind(name, tensor ? *tensor : std::get<DeviceTensor>(value).to_host());
   }
   const auto* there = std::get_if<DeviceTensor>(&value);
+  if (!there && on_device->bind_from_host(name, std::get<Tensor>(value))) return;
   const std::string doing = text_of("binding param '", name, "' of '", graph.name(), "' on ", device);
   const DeviceTensor tensor = there ? *there : put_on_device(std::get<Tensor>(value), device, nullptr, doing);
   TensorOnDevice& t = *tensor.on_device();
@@ -263,7 +265,9 @@ Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
   return timed_profile(times, [&] {
     if (!state_->on_host) return run_on_device(state_, given, outputs, &times);
     auto record = std::make_shared<RunRecord>();
-    state_->on_host->run(given, outputs, {state_->threads.load(), &times});
+    RunOptions how{state_->threads.load(), &times};
+    how.observer = record;
+    state_->on_host->run(given, outputs, how);
     return record;
   });
 }
