@@ -21,6 +21,7 @@
 #include "ir/rewrite.h"
 #include "rlx/fields.h"
 #include "rlx/version.h"
+#include "runtime/split_program.h"
 
 namespace rlx {
 namespace {
@@ -465,6 +466,15 @@ void require_same_target(const ArtifactInfo& info, const Backend& backend) {
       fail(ErrorCode::unsupported, "registered kernels: '", info.graph, "' was compiled for ", printable_line(kernel),
            ", and registered here are ", shown(kernels),
            "; register the kernel before loading (rlx --load LIBRARY, register_cpu_kernel), or ", compile_again(name));
+}
+
+std::shared_ptr<const Backend> backend_for(const DispatchReport& report, const std::shared_ptr<const Backend>& main) {
+  std::vector<Device> others;
+  for (const SplitPartLine& part : report.parts)
+    if (const Device device = Device::parse(part.device);
+        part.device != main->name() && std::find(others.begin(), others.end(), device) == others.end())
+      others.push_back(device);
+  return report.is_split() ? split_backend(main, others) : main;
 }
 
 std::unique_ptr<Program> program_of(const Artifact& artifact, const Backend& backend) {

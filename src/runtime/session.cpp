@@ -9,7 +9,6 @@
 #include <mutex>
 
 #include "backends/registry.h"
-#include "compile/pipeline.h"
 #include "ir/leaves.h"
 #include "runtime/artifact.h"
 #include "runtime/compiled_state.h"
@@ -42,7 +41,7 @@ void CompiledGraph::State::compile() {
   if (compiled.load(std::memory_order_acquire)) return;
   std::scoped_lock lock(compiling);
   if (compiled.load(std::memory_order_relaxed)) return;
-  if (!program) program = cache->find_or_make(graph, *backend, options);
+  if (!program) program = cache->find_or_make(graph, backend, options);
   LoadOptions load;
   load.threads = most_threads;
   load.exact = options.accuracy == Accuracy::exact;
@@ -304,7 +303,8 @@ void CompiledGraph::save(const std::string& path, const std::map<std::string, Te
     if (const Type& type = find_entry(state_->signature.params, name, "param", state_->graph.name()).type;
         value.type() != type)
       fail(ErrorCode::shape_mismatch, "param '", name, "' is ", type, ", got ", value.type());
-  Artifact artifact = artifact_of(state_->graph, *state_->program->program, *state_->backend, state_->signature,
+  Artifact artifact = artifact_of(state_->graph, *state_->program->program,
+                                  *backend_for(state_->program->report, state_->backend), state_->signature,
                                   state_->options, state_->program->report);
   artifact.params = params;
   write_artifact(path, artifact);
@@ -357,7 +357,7 @@ CompiledGraph Session::load(const std::string& path) const {
   return with_context([&] { return text_of("loading '", path, "' on ", state_->device); },
                       [&] {
                         Artifact artifact = read_artifact(path);
-                        auto program = program_of(artifact, *state_->backend);
+                        auto program = program_of(artifact, *backend_for(artifact.info.report, state_->backend));
                         Graph source = artifact.source_graph();
                         const Signature signature = signature_of(source);
                         CompileOptions options = artifact.info.options;
