@@ -108,6 +108,9 @@ Plan plan_data(const Graph& g, const Split& split, const SplitPlan& plan, const 
   data.name = g.name(), data.is_partial = true;
   for (size_t d = 0; d < split.devices.size(); ++d)
     data.devices.push_back({split.devices[d].name(), memory_name(split, plan, plan.memory_of[d])});
+  if (plan.device_of[SplitPlan::kHost] == SIZE_MAX &&  // nobody computes there, and copies lead through it
+      std::any_of(plan.places.begin(), plan.places.end(), [](SplitPlace at) { return at.memory == SplitPlan::kHost; }))
+    data.devices.push_back({std::string(kHostMemory), std::string(kHostMemory)});
   const size_t inputs = g.inputs().size(), main = plan.memory_of[0];
   const auto type_of = [&](size_t value) {
     Type type = split.values[value].type;

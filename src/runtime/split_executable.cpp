@@ -390,7 +390,8 @@ struct SplitParts {
         const Device& device = loaded->split().devices[part.device];
         const std::string doing =
             text_of("binding param '", name, "' of '", loaded->program->source.name(), "' on ", device);
-        TensorOnDevice& t = *put_on_device(value, device, nullptr, doing).on_device();
+        const DeviceTensor put = put_on_device(value, device, nullptr, doing);
+        TensorOnDevice& t = *put.on_device();
         std::scoped_lock lock(t.mutex);
         at = there.emplace(memory, std::pair(t.argument(), t.ready)).first;
       }
@@ -410,6 +411,32 @@ class SplitHostExecutable final : public HostExecutable {
   void prepare() override { parts_.prepare(); }
   size_t memory_bytes() const override { return parts_.memory_bytes(); }
 
+  // Runs in the background wait for nothing, as they may begin where another one ends. They write no input over: their
+  // callers are told so.
+  bool begin(Tensors inputs, const RunOptions& options, Done done) override {
+    const LoadedSplit& loaded = *parts_.loaded;
+    std::vector<Type> types;
+    for (const Tensor& t : inputs) types.push_back(t.type());
+    auto run = std::make_shared<SplitRun>(parts_.loaded, types, options.threads);
+    run->observer = options.observer;
+    const auto kept = std::make_shared<Done>(std::move(done));
+    // The flag is its caller's, and lives as long as `done`. Whoever set it first, the run has ended for its caller.
+    if (options.cancel) run->cancel = std::shared_ptr<CancelFlag>(kept, const_cast<CancelFlag*>(options.cancel));
+    for (size_t i = 0; i < inputs.size(); ++i) run->give_host(loaded.plan().place(i, SplitPlan::kHost), inputs[i]);
+    const auto outputs = std::make_shared<std::vector<Tensor>>();
+    for (size_t value : loaded.split().outputs) {
+      const Type type = run->type_of(value);
+      Tensor& made = outputs->emplace_back(Tensor::uninitialized(type.dtype, shape_of(type.dims)));
+      run->give_host_room(loaded.plan().place(value, SplitPlan::kHost), {made.mutable_data(), made.byte_count()});
+    }
+    run->make_room();
+    SplitRun* const raw = run.get();  // alive while it ends
+    run->begin({}, false, [kept, outputs, raw](std::exception_ptr error) {
+      if (raw->observer && raw->updates_elsewhere) raw->observer->moved({.donated_copies = raw->updates_elsewhere});
+      (*kept)(error ? std::vector<Tensor>() : std::move(*outputs), error);
+    });
+    return true;
+  }
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
     const LoadedSplit& loaded = *parts_.loaded;
     const Graph& source = loaded.program->source;
@@ -508,7 +535,8 @@ class SplitDeviceExecutable final : public DeviceExecutable {
       const Device& device = loaded.split().devices[part.device];
       const std::string doing =
           text_of("binding param '", name, "' of '", loaded.program->source.name(), "' on ", device);
-      TensorOnDevice& t = *put_on_device(host, device, nullptr, doing).on_device();
+      const DeviceTensor put = put_on_device(host, device, nullptr, doing);
+      TensorOnDevice& t = *put.on_device();
       std::scoped_lock lock(t.mutex);
       loaded.parts[p].on_device->bind(name, t.argument(), t.ready);
     }

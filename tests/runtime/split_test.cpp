@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include "compile/split_compile.h"
 #include "devices/simulated/faults.h"
@@ -102,7 +103,9 @@ TEST_CASE("500 random splits give the numbers of either device, and the profile 
   size_t copies = 0, parts = 0;
   for (int i = 0; i < 500; ++i) {
     const std::string main = kSplitDevices[i % 3], other = kSplitDevices[i % 2 ? 0 : 1 + i / 2 % 2];
-    CAPTURE(i), CAPTURE(main), CAPTURE(other);
+    CAPTURE(i);
+    CAPTURE(main);
+    CAPTURE(other);
     CompileOptions options;
     options.placement = random_placement(g, main, other, random);
     const CompiledGraph split = compiled_with(g, main, fed, options);
@@ -198,7 +201,8 @@ TEST_CASE("states and donated inputs keep their numbers; in place where one part
   for (const char* main : kSplitDevices)
     for (const char* adds : kSplitDevices) {
       const std::string other = std::string(main) == "cpu" ? "tiny" : "cpu";
-      CAPTURE(main), CAPTURE(adds);
+      CAPTURE(main);
+      CAPTURE(adds);
       CompileOptions options;
       options.donate = {"x"};
       options.placement = {{"add", adds}, {"scale", adds == std::string(main) ? other : main}};
@@ -265,7 +269,10 @@ TEST_CASE("a fault in the middle of a split run names the part and the device, a
         }
         const bool happened = !faults.is_waiting(fault) || faults.is_lost();
         faults.reset();
-        CAPTURE(main), CAPTURE(nth), CAPTURE(said), CAPTURE(static_cast<int>(fault));
+        CAPTURE(main);
+        CAPTURE(nth);
+        CAPTURE(said);
+        CAPTURE(static_cast<int>(fault));
         CHECK(happened == !said.empty());
         if (happened) CHECK(said.find("loopback") != std::string::npos);
         check_near(split.run(fed.inputs), wanted);
