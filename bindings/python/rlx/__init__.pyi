@@ -123,6 +123,8 @@ class Session:
         donate: _Names = ...,
         skip_passes: _Names = ...,
         cache_dir: str | PathLike[str] | None = ...,
+        fallback: _Names | None = ...,
+        placement: _Placement = ...,
     ) -> Compiled: ...
     def load(self, path: str | PathLike[str]) -> Compiled: ...
     def report(
@@ -140,6 +142,8 @@ class Session:
         donate: _Names = ...,
         skip_passes: _Names = ...,
         cache_dir: str | PathLike[str] | None = ...,
+        fallback: _Names | None = ...,
+        placement: _Placement = ...,
     ) -> dict[str, Any]: ...
 
 class DeviceInfo(NamedTuple):
@@ -173,6 +177,8 @@ def dispatch_report(
     donate: _Names = ...,
     skip_passes: _Names = ...,
     cache_dir: str | PathLike[str] | None = ...,
+    fallback: _Names | None = ...,
+    placement: _Placement = ...,
 ) -> dict[str, Any]: ...
 
 class Lowered:
@@ -227,7 +233,8 @@ def jit(
     batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
     precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
-    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...
+    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
+    fallback: _Names | None = ..., placement: _Placement = ...
 ) -> Jit[_F]: ...
 @overload
 def jit(
@@ -235,7 +242,8 @@ def jit(
     accuracy: _Accuracy = ..., batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
     precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
-    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...
+    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
+    fallback: _Names | None = ..., placement: _Placement = ...
 ) -> Callable[[_F], Jit[_F]]: ...
 def set_num_threads(threads: int) -> None: ...
 def get_num_threads() -> int: ...

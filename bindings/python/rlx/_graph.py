@@ -162,8 +162,16 @@ def name_list(names, what):
     return sorted(names) if isinstance(names, (set, frozenset)) else list(names)
 
 
+def placements(placement):
+    """Pairs of a pattern and a device, or a dictionary of them, as C takes them."""
+    pairs = list(placement.items() if isinstance(placement, dict) else placement)
+    if not all(isinstance(p, (list, tuple)) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in pairs):
+        raise TypeError(_native.at_user_line(f"placement is a dictionary of patterns and devices, or a list of such pairs, got {placement!r}"))
+    return [f"{nodes}={device}" for nodes, device in pairs]
+
+
 def compile_options(strict=False, accuracy="f32", batch_invariant=False, precision="strict", kernel_dispatch="native", mode="eager",
-                    force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None):
+                    force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None, fallback=None, placement=()):
     """The options of a compile as C takes them. `Session.compile` says what they mean."""
     more = dict(precision=Word(_PRECISIONS[_one_of(_PRECISIONS, precision, "precision")]),
                 force_common=name_list(force_common, "force_common"), force_native=name_list(force_native, "force_native"),
@@ -171,6 +179,10 @@ def compile_options(strict=False, accuracy="f32", batch_invariant=False, precisi
     donate = [n.encode() for n in name_list(donate, "donate")]
     if cache_dir is not None:
         more["cache_dir"] = os.fspath(cache_dir)
+    if fallback is not None:
+        more["fallback"] = name_list(fallback, "fallback")
+    if placement:
+        more["placement"] = placements(placement)
     return CompileOptions(ctypes.sizeof(CompileOptions), int(bool(strict)), _one_of(_DISPATCHES, kernel_dispatch, "kernel_dispatch"),
                           _one_of(_MODES, mode, "mode"), _one_of(_ACCURACIES, accuracy, "accuracy"), int(bool(batch_invariant)),
                           (c_char_p * max(1, len(donate)))(*donate), len(donate), text_of(more).encode())
@@ -205,6 +217,9 @@ class Session:
         donate           names of inputs whose memory a run may write over
         skip_passes      names of passes to leave out; the results do not change
         cache_dir        a folder that keeps compiled graphs between processes; None: what RLX_CACHE_DIR says, "": none
+        fallback         names of devices that may run what this one does not take, in this order; None: what RLX_FALLBACK says
+        placement        where nodes are to run: pairs of a pattern and a device, or a dictionary. A pattern is of nodes' names, with '*'
+                         for any characters, or "op:NAME", or "%NUMBER" as the graph's text has it
         """
         compiled, given = c_void_p(), compile_options(**options)
         check(lib.rlx_compile, self.handle, graph.handle, byref(given), byref(compiled))

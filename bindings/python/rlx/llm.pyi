@@ -51,6 +51,8 @@ def load(
     force_native: _Names = ...,
     skip_passes: _Names = ...,
     cache_dir: str | PathLike[str] | None = ...,
+    fallback: _Names | None = ...,
+    placement: _Placement = ...,
 ) -> LanguageModel: ...
 
 class LanguageModel:
