@@ -31,6 +31,7 @@ _Precision = Literal["strict", "relaxed"]
 _Dispatch = Literal["native", "common"]
 _Mode = Literal["eager", "lazy", "aot"]
 _Names = str | Sequence[str] | AbstractSet[str]
+_Placement = Mapping[str, str] | Sequence[tuple[str, str]]
 _T = TypeVar("_T")
 
 __version__: str

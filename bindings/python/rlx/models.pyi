@@ -12,6 +12,7 @@ from ._typing import ArrayLike
 
 _Accuracy = Literal["f32", "exact", "row_relative"]
 _Names = str | Sequence[str] | AbstractSet[str]
+_Placement = Mapping[str, str] | Sequence[tuple[str, str]]
 _Row = npt.NDArray[np.int32]
 _Side = Literal["left", "right"]
 
