@@ -13,7 +13,7 @@ from ._typing import ArrayLike
 from .models import ChatTemplate, Tokenizer
 
 _Names = str | _Sequence[str] | AbstractSet[str]
-_Placement = _Mapping[str, str] | _Sequence[tuple[str, str]]
+_Placement = Mapping[str, str] | _Sequence[tuple[str, str]]
 _Row = npt.NDArray[np.int32]
 _Messages = Iterable[Mapping[str, Any]]
 _Objects = _Sequence[Mapping[str, Any]] | None
