@@ -178,7 +178,8 @@ void Where::plan() const {
   if (may_split) {
     if (const auto split = split_plan_data(g, Device::parse(target), compile, {})) return write_out(rlx::text(*split));
     if (Device::parse(target) != Device::cpu())
-      throw UsageError(text_of(target, " takes all of this graph by itself, and --plan prints no plan of its own but the CPU's"));
+      throw UsageError(
+          text_of(target, " takes all of this graph by itself, and --plan prints no plan of its own but the CPU's"));
   }
   const Graph lowered = Session(Device::cpu(), {threads}).compile(g, compile).lowered();
   const Hoisted parts = hoist_params(lowered);
@@ -235,9 +236,10 @@ Subcommand add_where(CLI::App& rlx) {
   app->add_flag("--memory", where->memory, "print the memory of a run on the CPU instead, and the least it could be");
   app->add_flag("--strategies", where->strategies,
                 "print for each matrix product, convolution and attention on the CPU how it is computed, and why");
-  app->add_flag("--plan", where->text,
-                "print the plan of a run on the CPU, or of a graph that is split over devices, as text: buffers, launches, "
-                "memory (docs/plan.md)");
+  app->add_flag(
+      "--plan", where->text,
+      "print the plan of a run on the CPU, or of a graph that is split over devices, as text: buffers, launches, "
+      "memory (docs/plan.md)");
   app->add_option("--dim", where->dims,
                   "with --memory, --strategies or --plan: a number for a symbolic dim; once for each")
       ->type_name("NAME=NUMBER");

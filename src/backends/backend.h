@@ -91,8 +91,8 @@ struct DeviceArgument {
 /// How a launch runs.
 struct LaunchOptions {
   int threads = 1;
-  std::shared_ptr<CancelFlag> cancel = {};   ///< if given, looked at before the launch and, where it can be, in it
-  std::vector<StepTime>* profile = nullptr;  ///< if given, lives until the launch has ended
+  std::shared_ptr<CancelFlag> cancel = {};     ///< if given, looked at before the launch and, where it can be, in it
+  std::vector<StepTime>* profile = nullptr;    ///< if given, lives until the launch has ended
   std::shared_ptr<RunObserver> observer = {};  ///< if given, told of copies between devices
 };
 

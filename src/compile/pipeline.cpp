@@ -203,7 +203,8 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
-Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options, const PipelineTrace& trace) {
+Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options,
+                       const PipelineTrace& trace) {
   auto names = pass_names();
   for (const std::string& name : options.skip_passes) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;

@@ -150,7 +150,8 @@ class Splitter {
         placed_[n] = d;
         if (const std::string& why = claims_.refusal(d, n); !why.empty())
           wrong.push_back({node(n).name, std::string(node(n).op->name), Verdict::missing,
-                           text_of("it was placed on ", entry.device, " by '", entry.nodes, "', but ", why), entry.device});
+                           text_of("it was placed on ", entry.device, " by '", entry.nodes, "', but ", why),
+                           entry.device});
       }
       if (!any)
         fail(ErrorCode::invalid_argument, "placement '", entry.nodes, "' = ", entry.device, " names no node of '",
@@ -202,9 +203,9 @@ class Splitter {
       const Limits& limits = devices_[0].target.limits;
       const auto check = [&](const std::string& name, const char* what, const Type& type) {
         if (const auto why = limits.refusal(type))
-          missing.push_back({name, what, Verdict::missing,
-                             text_of(*why, "; inputs and outputs are on the graph's own device, ",
-                                     devices_[0].device.name())});
+          missing.push_back(
+              {name, what, Verdict::missing,
+               text_of(*why, "; inputs and outputs are on the graph's own device, ", devices_[0].device.name())});
       };
       for (Ref r : g_.inputs()) check(g_.node(r).name, "input", g_.type(r));
       for (const Output& o : g_.outputs()) check(o.name, "output", g_.type(o.ref));
@@ -377,9 +378,8 @@ class Splitter {
   void emit_own(Building& b, size_t n) { emit(b, n); }
 
   bool is_read_outside(Ref r, const std::set<size_t>& own) {
-    return std::any_of(is_regular_.begin(), is_regular_.end(), [&](size_t n) {
-      return !own.contains(n) && deps_[n].contains(index(r));
-    });
+    return std::any_of(is_regular_.begin(), is_regular_.end(),
+                       [&](size_t n) { return !own.contains(n) && deps_[n].contains(index(r)); });
   }
   void add_output(Building& b, Ref r, const std::string& name) {
     const size_t value = new_value(r);
@@ -411,7 +411,8 @@ class Splitter {
   Claims claims_;
   std::vector<bool> bound_;
   std::vector<size_t> placed_, device_, level_;
-  std::vector<std::set<size_t>> deps_;  // of nodes in `is_regular_`: those whose values it is handed, or has in its part
+  std::vector<std::set<size_t>>
+      deps_;  // of nodes in `is_regular_`: those whose values it is handed, or has in its part
   std::vector<size_t> group_;
   std::set<size_t> is_regular_;
   std::set<std::string> taken_;

@@ -26,15 +26,15 @@ struct SplitPart {
   /// Of a part's inputs: no value, but one without elements whose dims are the symbols that no other input tells.
   static constexpr size_t kExtents = SIZE_MAX;
 
-  size_t device = 0;  ///< among those of the split
-  Graph graph;        ///< as it was given, nothing of it lowered
+  size_t device = 0;                              ///< among those of the split
+  Graph graph;                                    ///< as it was given, nothing of it lowered
   std::vector<size_t> inputs = {}, outputs = {};  ///< which value is each of the graph's
   size_t nodes = 0;                               ///< without leaves
   std::string first = {};                         ///< the first name among them
 };
 
 struct Split {
-  std::vector<Device> devices;  ///< those of the parts; the first is the graph's own, where inputs and outputs are
+  std::vector<Device> devices;     ///< those of the parts; the first is the graph's own, where inputs and outputs are
   std::vector<SplitValue> values;  ///< first the graph's inputs in order, then what parts give
   std::vector<SplitPart> parts;    ///< each takes inputs of the graph, and what parts before it give
   std::vector<size_t> outputs;     ///< which value is each of the graph's

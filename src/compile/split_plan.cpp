@@ -33,7 +33,7 @@ struct SplitPlanner {
   size_t brought(size_t value, size_t home, size_t memory) {
     if (const auto there = place_of.find({value, memory}); there != place_of.end()) return there->second;
     const size_t from = memory == SplitPlan::kHost || home == SplitPlan::kHost ? place(value, home)
-                                                                              : brought(value, home, SplitPlan::kHost);
+                                                                               : brought(value, home, SplitPlan::kHost);
     SplitStep copy;
     copy.from = from, copy.to = place(value, memory);
     wait_for(copy, from);

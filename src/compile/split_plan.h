@@ -9,8 +9,8 @@ namespace rlx {
 
 struct SplitStep {
   static constexpr size_t kNone = SIZE_MAX;
-  size_t part = kNone;           ///< which it runs; of a copy none
-  size_t from = 0, to = 0;       ///< places, of a copy: one of them is in the host's memory
+  size_t part = kNone;             ///< which it runs; of a copy none
+  size_t from = 0, to = 0;         ///< places, of a copy: one of them is in the host's memory
   std::vector<size_t> after = {};  ///< steps that make what it reads
 };
 

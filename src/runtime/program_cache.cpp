@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/printable_text.h"
 #include "backends/registry.h"
+#include "base/printable_text.h"
 #include "compile/split_compile.h"
 #include "io/cache_folder.h"
 #include "passes/legalize.h"
@@ -51,7 +51,8 @@ void save_entry(const std::string& path, const Graph& g, const CachedProgram& ma
     const std::string folder = fs::path(path).parent_path().string();
     make_cache_folder(folder);
     if (fs::is_symlink(path)) fs::remove(path);  // else it is its target that would be written
-    write_artifact(path, artifact_of(g, *made.program, *backend_for(made.report, backend), signature_of(g), options, made.report));
+    write_artifact(
+        path, artifact_of(g, *made.program, *backend_for(made.report, backend), signature_of(g), options, made.report));
     fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
     trim_cache_folder(folder, path);
   } catch (const std::exception& e) {

@@ -303,9 +303,9 @@ void CompiledGraph::save(const std::string& path, const std::map<std::string, Te
     if (const Type& type = find_entry(state_->signature.params, name, "param", state_->graph.name()).type;
         value.type() != type)
       fail(ErrorCode::shape_mismatch, "param '", name, "' is ", type, ", got ", value.type());
-  Artifact artifact = artifact_of(state_->graph, *state_->program->program,
-                                  *backend_for(state_->program->report, state_->backend), state_->signature,
-                                  state_->options, state_->program->report);
+  Artifact artifact =
+      artifact_of(state_->graph, *state_->program->program, *backend_for(state_->program->report, state_->backend),
+                  state_->signature, state_->options, state_->program->report);
   artifact.params = params;
   write_artifact(path, artifact);
 }

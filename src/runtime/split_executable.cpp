@@ -67,9 +67,7 @@ class SplitRun : public std::enable_shared_from_this<SplitRun> {
     for (Dim& d : type.dims) d = d.bound(bindings_);
     return type;
   }
-  void give_host(size_t place, const Tensor& tensor) {
-    places_[place].tensor = tensor, places_[place].is_given = true;
-  }
+  void give_host(size_t place, const Tensor& tensor) { places_[place].tensor = tensor, places_[place].is_given = true; }
   void give_host_room(size_t place, std::span<std::byte> bytes) {
     const Type type = type_of(plan().places[place].value);
     places_[place].tensor = Tensor::borrow(type.dtype, shape_of(type.dims), bytes);
@@ -196,9 +194,8 @@ class SplitRun : public std::enable_shared_from_this<SplitRun> {
     const auto& memory = loaded_->memories[is_read ? from.memory : to.memory];
     const size_t bytes = is_read ? target.bytes.size() : source.tensor.byte_count();
     if (is_cancelled(cancel.get())) fail(ErrorCode::cancelled, "the run was cancelled");
-    const Event event =
-        is_read ? memory->read({target.bytes, shared_from_this()}, source.buffer, after)
-                : memory->write(target.buffer, {source.tensor.bytes(), shared_from_this()}, after);
+    const Event event = is_read ? memory->read({target.bytes, shared_from_this()}, source.buffer, after)
+                                : memory->write(target.buffer, {source.tensor.bytes(), shared_from_this()}, after);
     Transfers moved{.split_copies = 1, .split_bytes = bytes};
     TransferCounts& counts = memory->counts();
     ++counts.split_copies, counts.split_bytes += bytes;
@@ -230,8 +227,8 @@ class SplitRun : public std::enable_shared_from_this<SplitRun> {
       in.push_back({new_buffer(*loaded_->memories[memory], loaded_->device_in(memory), 0), boolean, extents(part, i)});
     }
     for (size_t value : part.outputs) out.push_back(argument(value));
-    const Event event = loaded_->parts[step.part].on_device->launch(
-        in, out, {threads_, cancel, profile ? &times_[s] : nullptr}, after);
+    const Event event =
+        loaded_->parts[step.part].on_device->launch(in, out, {threads_, cancel, profile ? &times_[s] : nullptr}, after);
     if (observer) observer->worked(event);
     return event;
   }
@@ -294,7 +291,8 @@ class SplitRun : public std::enable_shared_from_this<SplitRun> {
   void end(const std::exception_ptr& error) {
     for (size_t s = 0; s < times_.size() && profile; ++s) {
       auto begin = begins_[s];
-      if (const auto work = ended_[s].work(); work && begin == std::chrono::steady_clock::time_point()) begin = work->start;
+      if (const auto work = ended_[s].work(); work && begin == std::chrono::steady_clock::time_point())
+        begin = work->start;
       const double at = std::chrono::duration<double, std::micro>(begin - began_).count();
       for (StepTime& t : times_[s]) {
         t.start_us += at;
@@ -345,8 +343,8 @@ std::shared_ptr<LoadedSplit> loaded_split(std::shared_ptr<const SplitProgramData
     LoadOptions own = options;
     own.donated.assign(part.inputs.size(), false);
     for (size_t i = 0; i < part.inputs.size(); ++i)
-      own.donated[i] = part.inputs[i] < options.donated.size() && options.donated[part.inputs[i]] &&
-                       may_overwrite(split, p, i);
+      own.donated[i] =
+          part.inputs[i] < options.donated.size() && options.donated[part.inputs[i]] && may_overwrite(split, p, i);
     if (!own.keep_in.empty()) own.keep_in += text_of("-", p);
     LoadedSplit::Part made;
     made.executable = with_context([&] { return "loading " + loaded->text_of_part(p); },
@@ -463,9 +461,8 @@ class SplitHostExecutable final : public HostExecutable {
       } else if (outputs[o].type() == type && outputs[o].is_unshared()) {
         room = {outputs[o].mutable_data(), bytes};
       }
-      const bool is_taken = !in_place[o] && std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& t) {
-        return overlap(t.bytes(), room);
-      });
+      const bool is_taken = !in_place[o] && std::any_of(inputs.begin(), inputs.end(),
+                                                        [&](const Tensor& t) { return overlap(t.bytes(), room); });
       if (is_taken) ++run->updates_elsewhere;
       if (!room.empty() && !is_taken) {
         run->give_host_room(places[o], room);
@@ -483,7 +480,8 @@ class SplitHostExecutable final : public HostExecutable {
     for (size_t o = 0; o < made.size(); ++o) {
       const Type type = run->type_of(loaded.split().outputs[o]);
       if (options.memory.empty()) {
-        if (made[o].type() == type && (made[o].byte_count() || outputs[o].type() != type)) outputs[o] = std::move(made[o]);
+        if (made[o].type() == type && (made[o].byte_count() || outputs[o].type() != type))
+          outputs[o] = std::move(made[o]);
       } else if (made[o].byte_count()) {
         std::memcpy(options.memory[o].data(), made[o].data(), made[o].byte_count());
       }

@@ -92,7 +92,8 @@ void require_sound(const Split& split, const Graph& source) {
     for (size_t i = 0; i < part.inputs.size(); ++i) {
       const Type& type = part.graph.type(part.graph.inputs()[i]);
       if (part.inputs[i] == SplitPart::kExtents) {
-        if (type.dims.empty() || type.dims[0] != Dim(0)) damaged("part ", p, " has an input of nothing that has elements");
+        if (type.dims.empty() || type.dims[0] != Dim(0))
+          damaged("part ", p, " has an input of nothing that has elements");
       } else if (!is_there[number(part.inputs[i])] || split.values[part.inputs[i]].type != type) {
         damaged("part ", p, " reads a value that is not there by then, or is not of its type");
       }
@@ -138,7 +139,8 @@ class SplitBackend final : public Backend {
   std::vector<TargetFact> facts() const override {
     std::vector<TargetFact> all = main_->facts();
     for (const auto& other : others_)
-      for (const TargetFact& fact : other->facts()) all.push_back({text_of(other->name(), ": ", fact.name), fact.value});
+      for (const TargetFact& fact : other->facts())
+        all.push_back({text_of(other->name(), ": ", fact.name), fact.value});
     return all;
   }
   std::vector<std::string> registered_kernels(const Graph* program) const override {
@@ -184,13 +186,12 @@ class SplitBackend final : public Backend {
       const auto at = std::find(text.devices.begin(), text.devices.end(), from.device);
       if (at == text.devices.end()) fail(ErrorCode::parse, "part ", p, " is for a device that the program has not");
       const auto device = static_cast<size_t>(at - text.devices.begin());
-      parts.push_back(with_context(
-          [&] { return text_of("reading part ", p, " for ", from.device); },
-          [&] {
-            return std::shared_ptr<const Program>(backends[device]->read(
-                {from.form, text_in(payload.tensors, std::to_string(p)),
-                 tensors_in(payload.tensors, text_of(p, "/"))}));
-          }));
+      parts.push_back(with_context([&] { return text_of("reading part ", p, " for ", from.device); },
+                                   [&] {
+                                     return std::shared_ptr<const Program>(
+                                         backends[device]->read({from.form, text_in(payload.tensors, std::to_string(p)),
+                                                                 tensors_in(payload.tensors, text_of(p, "/"))}));
+                                   }));
       split.parts.push_back({device, parts.back()->graph(), values_of(from.inputs), values_of(from.outputs),
                              static_cast<size_t>(std::max<int64_t>(0, from.nodes)), from.first});
     }
@@ -246,7 +247,9 @@ std::unique_ptr<Program> lower_split(const Graph& source, Split split, std::vect
   std::vector<std::shared_ptr<const Program>> parts;
   for (size_t p = 0; p < legal.size(); ++p)
     parts.emplace_back(with_context(
-        [&] { return text_of("lowering part ", p, " of '", source.name(), "' for ", split.devices[split.parts[p].device]); },
+        [&] {
+          return text_of("lowering part ", p, " of '", source.name(), "' for ", split.devices[split.parts[p].device]);
+        },
         [&] { return backends[split.parts[p].device]->lower(std::move(legal[p])); }));
   return std::make_unique<SplitProgram>(complete(source, std::move(split), std::move(backends), std::move(parts)));
 }

@@ -2,17 +2,19 @@
 // report and the plan say is what runs; and what goes wrong is an error after which the session goes on.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <random>
 #include <thread>
 
 #include "compile/split_compile.h"
 #include "devices/simulated/faults.h"
+#include "judge/cases.h"
 #include "rlx/artifact.h"
+#include "rlx/element.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/race_checker.h"
-#include "support/tolerance.h"
 
 using namespace rlx;
 
@@ -88,8 +90,7 @@ std::vector<Placement> random_placement(const Graph& g, const std::string& a, co
                                         std::mt19937& random) {
   std::vector<Placement> all;
   for (size_t n = 0; n < g.nodes().size(); ++n)
-    if (const Node& node = g.nodes()[n]; !node.operands.empty())
-      all.push_back({text_of("%", n), random() % 2 ? a : b});
+    if (const Node& node = g.nodes()[n]; !node.operands.empty()) all.push_back({text_of("%", n), random() % 2 ? a : b});
   return all;
 }
 
@@ -130,6 +131,56 @@ TEST_CASE("500 random splits give the numbers of either device, and the profile 
   }
   MESSAGE(parts, " parts and ", copies, " copies");
   CHECK(parts > 2000);
+}
+
+TEST_CASE("decompositions of the op table's samples, split at random, give the numbers of the processor") {
+  std::mt19937 random(11);
+  size_t split_graphs = 0, tried = 0;
+  for (const OpDef* op : all_ops()) {
+    if (!op->decompose) continue;
+    for (const Sample& sample : op->samples())
+      for (const Case& c : cases_of(*op, sample)) {
+        const auto is_there = [](const Type& type) {
+          return type.dtype == f32 || type.dtype == i32 || type.dtype == boolean;
+        };
+        if (!std::all_of(c.types.begin(), c.types.end(), is_there)) continue;
+        const std::string other = kSplitDevices[1 + random() % 2];
+        std::vector<Tensor> wanted, got;
+        CompileOptions options;
+        try {
+          const Graph g = trace(c.types, [&](Graph& to, Values v) {
+            return decompose(to, *op, {v.begin(), v.end()}, c.attrs);
+          });
+          if (g.nodes().size() < 4 || !supports(g, Device::parse(other))) continue;
+          ++tried;
+          wanted = Session(Device::cpu(), {1}).compile(g, {}).run_ordered(c.inputs());
+          options.placement = random_placement(g, "cpu", other, random);
+          if (options.placement.empty()) continue;
+          const CompiledGraph split = Session(Device::cpu(), {1}).compile(g, options);
+          split_graphs += split.report().is_split();
+          got = split.run_ordered(c.inputs());
+        } catch (const CompileError&) {
+          continue;  // a node alone may be what the device takes only within others
+        } catch (const Error& e) {
+          if (e.code() == ErrorCode::unsupported) continue;
+          throw;
+        }
+        REQUIRE(got.size() == wanted.size());
+        for (size_t o = 0; o < got.size(); ++o) {
+          REQUIRE(got[o].type() == wanted[o].type());
+          if (got[o] == wanted[o] || is_complex(got[o].dtype())) continue;
+          for (size_t i = 0; i < got[o].element_count(); ++i) {
+            const double a = load_number(got[o], i), b = load_number(wanted[o], i);
+            const bool is_near =
+                (std::isnan(a) && std::isnan(b)) || a == b || std::abs(a - b) <= 1e-5 * (1 + std::abs(b));
+            CHECK_MESSAGE(is_near, op->name, c.text(), " output ", o, " element ", i, ": ", a, " in place of ", b);
+            if (!is_near) break;
+          }
+        }
+      }
+  }
+  MESSAGE(split_graphs, " of ", tried, " graphs were split");
+  CHECK(split_graphs > 300);
 }
 
 TEST_CASE("without permission it is an error that says how to give it; with it the next device runs the node") {
@@ -182,7 +233,8 @@ TEST_CASE("symbols serve all sizes, also where a part has no input that tells th
   options.placement = {{"rest", "loopback"}, {"flat", "cpu"}};
   for (const char* main : kSplitDevices) {
     CAPTURE(main);
-    const CompiledGraph split = Session(Device::parse(main)).compile(g, options), whole = Session(Device::cpu()).compile(g, {});
+    const CompiledGraph split = Session(Device::parse(main)).compile(g, options),
+                        whole = Session(Device::cpu()).compile(g, {});
     for (const auto& [n, m] : {std::pair(2, 3), std::pair(5, 1), std::pair(0, 4), std::pair(7, 8)}) {
       std::mt19937 random(3);
       const Tensor in = random_numbers({f32, {n, m}}, random);
@@ -301,7 +353,7 @@ TEST_CASE("runs that are cancelled at random end, leave nothing behind, and the 
         ++cancelled;
       }
     }
-    MESSAGE(main, ": ", cancelled, " of 340 were cancelled");
+    MESSAGE(std::string(main), ": ", cancelled, " of 340 were cancelled");
     check_near(split.run(fed.inputs), wanted);
   }
 }
