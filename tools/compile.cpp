@@ -56,6 +56,7 @@ Subcommand add_compile(CLI::App& rlx) {
                 "leave the params out of the file; they are given to `rlx run` by --params");
   add_device_option(*app, compile->device);
   add_accuracy_options(*app, compile->options);
+  add_split_options(*app, compile->options);
   app->add_flag("--strict", compile->options.strict, "fail unless every node is native");
   app->footer(
       R"(The file holds the program, the graph that it was made from, the dispatch report and, unless --without-params is given, the

@@ -37,11 +37,32 @@ void add_accuracy_options(CLI::App& app, CompileOptions& options) {
                "a row's bits do not depend on how many rows are multiplied with it");
 }
 
+void add_split_options(CLI::App& app, CompileOptions& options) {
+  app.add_option("--fallback", options.fallback,
+                 "devices that may run what the device does not take, in this order, with commas in between (default: "
+                 "RLX_FALLBACK, else none)")
+      ->delimiter(',')
+      ->type_name("DEVICES");
+  app.add_option_function<std::vector<std::string>>(
+         "--place",
+         [&options](const std::vector<std::string>& all) {
+           for (const std::string& each : all) try {
+               options.placement.push_back(Placement::parse(each));
+             } catch (const Error& e) {
+               throw CLI::ValidationError("--place", e.what());
+             }
+         },
+         "where nodes are to run, by their names with '*' for any characters, op:NAME or %NUMBER; once for each")
+      ->type_name("PATTERN=DEVICE")
+      ->allow_extra_args(false);
+}
+
 EncoderOptions::EncoderOptions(CLI::App& app) {
   add_model_option(app, model)->required();
   add_threads_option(app, threads);
   add_device_option(app, device);
   add_accuracy_options(app, compile);
+  add_split_options(app, compile);
 }
 
 std::string EncoderOptions::setting() const {

@@ -36,6 +36,8 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, T& to,
       ->check(CLI::IsMember(names));
 }
 
+/// `--fallback LIST` and `--place PATTERN=DEVICE`, into those of `options`.
+void add_split_options(CLI::App& app, CompileOptions& options);
 /// `--accuracy A`, `--compute T` and `--batch-invariant`, into those of `options`.
 void add_accuracy_options(CLI::App& app, CompileOptions& options);
 /// Whether one of them was given another value than the default.

@@ -89,6 +89,7 @@ Run::Run(CLI::App& app) {
   add_threads_option(app, threads);
   device_option = add_device_option(app, device);
   add_accuracy_options(app, compile);
+  add_split_options(app, compile);
   app.footer(
       R"(Params that stand in several files are taken from the first; a model folder and one that `rlx train` wrote have their own, and a
 compiled graph those that it carries; it runs on the device that it was compiled for. Without --output-dir and --output, the outputs' types and
@@ -180,8 +181,8 @@ void Run::bind_params(CompiledGraph& compiled) const {
 /// The graph, compiled; or what `rlx compile` made of it.
 CompiledGraph Run::compiled_model() const {
   if (!is_artifact(model)) return Session(Device::parse(device), {threads}).compile(load_model(model), compile);
-  if (asks_for_numbers(compile))
-    throw UsageError("--accuracy, --compute and --batch-invariant are for `rlx compile`: '" + model +
+  if (asks_for_numbers(compile) || !compile.placement.empty())
+    throw UsageError("--accuracy, --compute, --batch-invariant and --place are for `rlx compile`: '" + model +
                      "' is compiled already");
   const std::string meant = device_option->count() > 0 ? device : artifact_info(model).device;
   return Session(Device::parse(meant), {threads}).load(model);

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/lowering.h"
 #include "backends/cpu/schedule.h"
+#include "compile/split_compile.h"
 #include "devices/coreml/device.h"
 #include "devices/coreml/placement.h"
 #include "io/mlpackage.h"
@@ -54,11 +55,17 @@ Bindings numbers_of(const std::vector<std::string>& dims) {
 std::string mib_text(size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 2) + " MiB"; }
 
 std::string nodes_text(const DispatchReport& report) {
-  TextTable table("llll");
-  table.add({"node", "op", "verdict", "reason"});
-  for (const DispatchLine& line : report.lines)
-    table.add({line.node.empty() ? "-" : line.node, line.op,
-               std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]), line.reason});
+  TextTable table(report.is_split() ? "lllll" : "llll");
+  std::vector<std::string> head = {"node", "op", "verdict", "reason"};
+  if (report.is_split()) head.insert(head.begin() + 2, "device");
+  table.add(head);
+  for (const DispatchLine& line : report.lines) {
+    std::vector<std::string> row = {line.node.empty() ? "-" : line.node, line.op,
+                                    std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]),
+                                    line.reason};
+    if (report.is_split()) row.insert(row.begin() + 2, line.device);
+    table.add(row);
+  }
   return table.text();
 }
 
@@ -147,7 +154,10 @@ void print_strategies(const cpu::Schedule& schedule, bool json) {
 /// out.
 void Where::plan() const {
   const std::string_view option = memory ? "--memory" : strategies ? "--strategies" : "--plan";
-  if (Device::parse(target) != Device::cpu()) throw UsageError(text_of(option, " is for --target cpu"));
+  const bool may_split = text && (!compile.fallback.empty() || !compile.placement.empty());
+  if (Device::parse(target) != Device::cpu() && !may_split)
+    throw UsageError(text_of(option, " is for --target cpu",
+                             text ? ", and for graphs that --fallback or --place divides among devices" : ""));
   if (memory + strategies + text > 1)
     throw UsageError("--memory, --strategies and --plan print different things: give one of them");
   if (text && json) throw UsageError("--plan prints a text of its own, not JSON: leave out --json");
@@ -165,6 +175,12 @@ void Where::plan() const {
     for (const Dim& dim : type.dims) dim.for_each_symbol([&](const std::string& symbol) { open.insert(symbol); });
   if (!open.empty())
     throw UsageError(text_of(option, " needs a number for '", *open.begin(), "': --dim ", *open.begin(), "=NUMBER"));
+  if (may_split) {
+    if (const auto split = split_plan_data(g, Device::parse(target), compile, {})) return write_out(rlx::text(*split));
+    if (Device::parse(target) != Device::cpu())
+      throw UsageError(
+          text_of(target, " takes all of this graph by itself, and --plan prints no plan of its own but the CPU's"));
+  }
   const Graph lowered = Session(Device::cpu(), {threads}).compile(g, compile).lowered();
   const Hoisted parts = hoist_params(lowered);
   NamedTensors params;
@@ -220,8 +236,10 @@ Subcommand add_where(CLI::App& rlx) {
   app->add_flag("--memory", where->memory, "print the memory of a run on the CPU instead, and the least it could be");
   app->add_flag("--strategies", where->strategies,
                 "print for each matrix product, convolution and attention on the CPU how it is computed, and why");
-  app->add_flag("--plan", where->text,
-                "print the plan of a run on the CPU as text: buffers, launches, memory (docs/plan.md)");
+  app->add_flag(
+      "--plan", where->text,
+      "print the plan of a run on the CPU, or of a graph that is split over devices, as text: buffers, launches, "
+      "memory (docs/plan.md)");
   app->add_option("--dim", where->dims,
                   "with --memory, --strategies or --plan: a number for a symbolic dim; once for each")
       ->type_name("NAME=NUMBER");
@@ -229,6 +247,7 @@ Subcommand add_where(CLI::App& rlx) {
       ->option_text("T")
       ->check(CLI::Range(1, 256));
   add_accuracy_options(*app, where->compile);
+  add_split_options(*app, where->compile);
   app->add_option("--function", where->function, "of a Core ML package with several")->type_name("NAME");
   app->footer(
       R"(native: the device has a kernel for the node; composed: it is made of ops that the device has; rewritten: it runs in

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <set>
+#include <string>
+#include <vector>
 
 #include "rlx/device.h"
 #include "rlx/graph.h"
@@ -52,6 +54,18 @@ constexpr std::array<std::string_view, 4> names_of(Compute) { return {"f32", "f1
 enum class CompileMode { eager, lazy, aot };
 constexpr std::array<std::string_view, 3> names_of(CompileMode) { return {"eager", "lazy", "aot"}; }
 
+/// Nodes, and the device that is to run them.
+struct Placement {
+  /// Of the names that nodes have ("encoder.layer.0.attention"), where '*' stands for any characters and '?' for one;
+  /// "op:softmax" means all nodes of that op, "%12" the node that the text of the graph calls so.
+  std::string nodes;
+  std::string device;
+
+  /// "PATTERN=DEVICE". Fails for a text of another form.
+  static Placement parse(std::string_view text);
+  bool operator==(const Placement&) const = default;
+};
+
 struct CompileOptions {
   KernelDispatch kernel_dispatch = KernelDispatch::native;
   std::set<std::string> force_common = {};  ///< names of ops to decompose
@@ -68,8 +82,15 @@ struct CompileOptions {
   std::set<std::string> donate = {};       ///< inputs whose memory a run may overwrite
   std::set<std::string> skip_passes = {};  ///< passes to leave out, by name; the results must not change
   std::string cache_dir = {};              ///< folder that keeps compiled graphs for later processes; empty: none
+  /// Permission to run on other devices what the session's device does not take: names of devices, asked in this order.
+  /// Empty: a node that it does not take is an error. docs/runtime.md, "Several devices in one graph".
+  std::vector<std::string> fallback = {};
+  /// Where nodes are to run, whoever else would take them; the first entry that names a node decides. A device here
+  /// need not be one of `fallback`. An entry that names no node, or one that its device does not take, is an error.
+  std::vector<Placement> placement = {};
 
-  /// The defaults, changed by the environment variables RLX_KERNEL_DISPATCH, RLX_SKIP and RLX_CACHE_DIR.
+  /// The defaults, changed by the environment variables RLX_KERNEL_DISPATCH, RLX_SKIP, RLX_CACHE_DIR and RLX_FALLBACK
+  /// (names of devices with commas in between).
   static CompileOptions from_environment();
 };
 

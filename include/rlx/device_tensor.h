@@ -37,9 +37,13 @@ struct Transfers {
   /// Donated inputs that were copied first, because something else still reads their memory or the run itself does when
   /// it writes the new value.
   uint64_t donated_copies = 0;
+  /// Of the copies above, those between the devices of a graph that is split over several (CompileOptions::fallback):
+  /// each is one from a device to the host, or one to a device.
+  uint64_t split_copies = 0, split_bytes = 0;
 
   bool operator==(const Transfers&) const = default;
   Transfers operator-(const Transfers& before) const;
+  Transfers operator+(const Transfers& more) const;
 };
 /// All of it since the process began; all 0 for a device that computes in the host's memory. Fails if this build has no
 /// backend for the device.

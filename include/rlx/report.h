@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -24,13 +25,36 @@ struct DispatchLine {
   std::string node;  ///< what the user calls this part of the model; may be empty
   std::string op;
   Verdict verdict = Verdict::native;
-  std::string reason;  ///< why it is not native, or by which kernel it is
+  std::string reason;       ///< why it is not native, or by which kernel it is
+  std::string device = {};  ///< where it runs, of a graph that is split over devices; else empty
+};
+
+/// Of a graph that is split over devices: neighbouring nodes that one device runs as one graph.
+struct SplitPartLine {
+  std::string device;
+  size_t nodes = 0;   ///< of the graph as it was given, those that only params decide included
+  std::string first;  ///< the first name among its nodes; may be empty
+};
+/// The host's memory, as SplitCopyLine names it.
+constexpr std::string_view kHostMemory = "host";
+/// A value that each run of such a graph copies from one memory to another.
+struct SplitCopyLine {
+  std::string value;     ///< an input by its name, else what computes it
+  std::string type;      ///< with the graph's symbols
+  std::string from, to;  ///< a device whose memory it is, or "host"
+  uint64_t bytes = 0;    ///< 0 where a symbol decides it
 };
 
 struct DispatchReport {
   std::string target;
-  std::vector<DispatchLine> lines;  ///< in the order of the graph
+  std::vector<DispatchLine> lines;  ///< in the order of the graph; of a split one, part by part
+  /// Of a graph that is split over devices (CompileOptions::fallback, placement): in an order in which they can run.
+  std::vector<SplitPartLine> parts = {};
+  std::vector<SplitCopyLine> copies = {};
 
+  bool is_split() const { return !parts.empty(); }
+  /// Copies to the host's memory: what computes there waits for the device that they come from.
+  size_t host_reads() const;
   size_t count(Verdict) const;
   bool all_native() const { return count(Verdict::native) == lines.size(); }
   /// A table: ops with their verdicts and counts, then one line for each reason.

@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "backends/device_memory.h"
@@ -27,6 +28,15 @@ struct RunNotes {
   uint64_t updates_elsewhere = 0;
 };
 
+/// Told what a run does beside what its caller sees, by executables that move values between devices. Any thread may
+/// tell it.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void moved(const Transfers& what) = 0;
+  virtual void worked(const Event& event) = 0;
+};
+
 struct RunOptions {
   int threads = 1;                           ///< how many threads this run may use
   std::vector<StepTime>* profile = nullptr;  ///< if given, the steps' times are added to it
@@ -37,6 +47,7 @@ struct RunOptions {
   const CancelFlag* cancel = nullptr;
   /// If given, filled in by executables that update in place; others leave it alone.
   RunNotes* notes = nullptr;
+  std::shared_ptr<RunObserver> observer = {};  ///< if given, told of copies between devices
 };
 
 /// A program on its device. It may be used by several threads at once.
@@ -80,8 +91,9 @@ struct DeviceArgument {
 /// How a launch runs.
 struct LaunchOptions {
   int threads = 1;
-  std::shared_ptr<CancelFlag> cancel = {};   ///< if given, looked at before the launch and, where it can be, in it
-  std::vector<StepTime>* profile = nullptr;  ///< if given, lives until the launch has ended
+  std::shared_ptr<CancelFlag> cancel = {};     ///< if given, looked at before the launch and, where it can be, in it
+  std::vector<StepTime>* profile = nullptr;    ///< if given, lives until the launch has ended
+  std::shared_ptr<RunObserver> observer = {};  ///< if given, told of copies between devices
 };
 
 /// One on a device with memory and an order of its own.
@@ -90,6 +102,9 @@ class DeviceExecutable : public Executable {
   /// Binds a param to elements on the device, which are whole once `after` has ended and then stay as they are. Not
   /// while a run is under way.
   virtual void bind(const std::string& name, DeviceArgument value, const Event& after) = 0;
+  /// Binds a param to elements of the host, if the executable itself knows where they are needed: on which of several
+  /// devices. False, and nothing was done, for all others: the runtime brings the elements to the device first.
+  virtual bool bind_from_host(const std::string& /*name*/, const Tensor& /*value*/) { return false; }
   /// Begins a run and returns the event of its end: it starts when those of `after` have ended, and fails with the
   /// first cause if one of them failed. Inputs in the order of the graph, of its types; every output has memory. Where
   /// the target updates in place, an input that is donated may lie in the buffer of the output of its name, and only
@@ -124,6 +139,11 @@ class Program {
   /// that takes more work to make.
   virtual Payload payload() const;
   virtual std::unique_ptr<Executable> load(const LoadOptions& options) const = 0;
+  /// Whether every input of these names that is donated and the output of its name are one buffer, where the device
+  /// updates in place at all.
+  virtual bool updates_in_place(const std::set<std::string>& /*donated*/) const { return true; }
+  /// Kernels from outside the library that run nodes of it, as Backend::registered_kernels says of its graph.
+  virtual std::vector<std::string> registered_kernels(const class Backend& backend) const;
 };
 
 class Backend {

@@ -33,7 +33,7 @@ struct WritableHostBytes {
 /// What was exchanged with a memory, counted by the runtime.
 struct TransferCounts {
   std::atomic<uint64_t> host_waits{0}, copies_to_device{0}, bytes_to_device{0}, copies_to_host{0}, bytes_to_host{0},
-      donated_copies{0};
+      donated_copies{0}, split_copies{0}, split_bytes{0};
 };
 
 /// The verbs of memory that the host cannot point into. Each copy waits for the events that it is given, keeps blocks

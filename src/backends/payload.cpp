@@ -20,6 +20,10 @@ Payload Program::payload() const {
   return {kGraphForm, std::move(file.text), std::move(file.constants)};
 }
 
+std::vector<std::string> Program::registered_kernels(const Backend& backend) const {
+  return backend.registered_kernels(&graph());
+}
+
 std::unique_ptr<Program> Backend::read(const Payload& payload) const {
   if (payload.form != kGraphForm)
     fail(ErrorCode::unsupported, "its form is ", quoted_name(payload.form), ", and ", name(), " reads '", kGraphForm,

@@ -30,9 +30,11 @@ struct CompileText {
   rlx::Compute compute = rlx::Compute::as_f32;
   std::vector<std::string> force_common, force_native, skip_passes;
   std::string cache_dir;
+  std::vector<std::string> fallback, placement;
   RLX_FIELDS(CompileText, field("precision", &CompileText::precision), field("compute", &CompileText::compute),
              field("force_common", &CompileText::force_common), field("force_native", &CompileText::force_native),
-             field("skip_passes", &CompileText::skip_passes), field("cache_dir", &CompileText::cache_dir));
+             field("skip_passes", &CompileText::skip_passes), field("cache_dir", &CompileText::cache_dir),
+             field("fallback", &CompileText::fallback), field("placement", &CompileText::placement));
 };
 
 }  // namespace
@@ -50,9 +52,11 @@ rlx::CompileOptions rlx::c::compile_options_from(const rlx_compile_options* opti
     all.donate.insert(required_text(name, "a name of donate"));
   if (!given.more) return all;
   CompileText before;
-  before.cache_dir = all.cache_dir;
+  before.cache_dir = all.cache_dir, before.fallback = all.fallback;
   const auto more = read_over(before, given.more, "options of a compile");
-  all.precision = more.precision, all.compute = more.compute, all.cache_dir = more.cache_dir;
+  all.precision = more.precision, all.compute = more.compute, all.cache_dir = more.cache_dir,
+  all.fallback = more.fallback;
+  for (const std::string& each : more.placement) all.placement.push_back(rlx::Placement::parse(each));
   all.force_common.insert(more.force_common.begin(), more.force_common.end());
   all.force_native.insert(more.force_native.begin(), more.force_native.end());
   all.skip_passes.insert(more.skip_passes.begin(), more.skip_passes.end());  // beside those of RLX_SKIP

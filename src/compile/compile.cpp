@@ -5,9 +5,32 @@
 
 #include "backends/registry.h"
 #include "compile/pipeline.h"
+#include "compile/split_compile.h"
 #include "rlx/fields.h"
 
 namespace rlx {
+
+namespace {
+
+/// Words with commas in between.
+std::vector<std::string> words_in(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    if (!word.empty()) words.emplace_back(word);
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+  }
+  return words;
+}
+
+}  // namespace
+
+Placement Placement::parse(std::string_view text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size())
+    fail(ErrorCode::invalid_argument, "a placement is PATTERN=DEVICE, and this is '", text, "'");
+  return {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+}
 
 CompileOptions CompileOptions::from_environment() {
   CompileOptions options;
@@ -18,20 +41,15 @@ CompileOptions CompileOptions::from_environment() {
       fail(ErrorCode::invalid_argument, "RLX_KERNEL_DISPATCH is '", text, "'; it is native or common");
     options.kernel_dispatch = static_cast<KernelDispatch>(found - names.begin());
   }
-  if (const char* text = std::getenv("RLX_SKIP"); text && *text) {
-    std::string_view rest = text;
-    while (!rest.empty()) {
-      std::string_view name = rest.substr(0, rest.find(','));
-      if (!name.empty()) options.skip_passes.emplace(name);
-      rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-    }
-  }
+  if (const char* text = std::getenv("RLX_SKIP"))
+    for (std::string& name : words_in(text)) options.skip_passes.insert(std::move(name));
+  if (const char* text = std::getenv("RLX_FALLBACK")) options.fallback = words_in(text);
   if (const char* text = std::getenv("RLX_CACHE_DIR")) options.cache_dir = text;
   return options;
 }
 
 DispatchReport dispatch_report(const Graph& g, const Device& device, const CompileOptions& options) {
-  return run_pipeline(g, backend_of(device)->target(), options).report;
+  return compile_parts(g, device, options).report;
 }
 Graph legalize(const Graph& g, const Device& device, const CompileOptions& options) {
   Pipelined result = run_pipeline(g, backend_of(device)->target(), options);

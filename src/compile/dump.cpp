@@ -10,8 +10,8 @@
 
 namespace rlx {
 
-StageDump::StageDump(const Graph& g) {
-  const char* folder = std::getenv("RLX_DUMP");
+StageDump::StageDump(const Graph& g, const PipelineTrace& trace) : part_(trace.part) {
+  const char* folder = trace.is_silent ? nullptr : std::getenv("RLX_DUMP");
   if (!folder || !*folder) return;
   folder_ = folder;
   std::error_code error;
@@ -23,7 +23,7 @@ void StageDump::stage(std::string_view name, const Graph& g) {
   if (folder_.empty()) return;
   std::string number = std::to_string(count_++);
   std::filesystem::path path = std::filesystem::path(folder_) /
-                               (std::string(number.size() < 2 ? "0" : "") + number + "_" + std::string(name) + ".rlx");
+                               (part_ + (number.size() < 2 ? "0" : "") + number + "_" + std::string(name) + ".rlx");
   std::ostringstream out;
   {
     ConstantsElsewhere left_out(out, 256, [](const Tensor&) { return "left out of this dump"; });

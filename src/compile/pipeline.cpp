@@ -130,7 +130,8 @@ void add_own_names(const Target& target, std::vector<std::string>& names) {
 /// One compile: what all passes need from whoever runs them.
 class Runner {
  public:
-  Runner(const Graph& g, const CompileOptions& options) : options_(options), dump_(g) {}
+  Runner(const Graph& g, const CompileOptions& options, const PipelineTrace& trace)
+      : options_(options), is_verbose_(verbose() && !trace.is_silent), dump_(g, trace) {}
 
   /// For one stage of a target and those behind it.
   Pipelined run(Graph graph, const Target& target) {
@@ -166,7 +167,7 @@ class Runner {
                                  verify(made);
                                  return made;
                                });
-    if (verbose())
+    if (is_verbose_)
       std::fprintf(stderr, "rlx: %-22.*s %8.3f ms  %5zu -> %5zu nodes\n", static_cast<int>(name.size()), name.data(),
                    std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(),
                    graph.nodes().size(), after.nodes().size());
@@ -195,6 +196,7 @@ class Runner {
   }
 
   const CompileOptions& options_;
+  const bool is_verbose_;
   StageDump dump_;
 };
 
@@ -218,7 +220,8 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
-Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options) {
+Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options,
+                       const PipelineTrace& trace) {
   if (options.accuracy == Accuracy::exact &&
       (options.compute == Compute::as_f16 || options.compute == Compute::as_bf16))
     fail(ErrorCode::invalid_argument, "accuracy exact is for products in f64, and compute is ",
@@ -236,7 +239,7 @@ Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOption
     fail(ErrorCode::invalid_argument, "there is no pass '", name, "' to skip; there are ", list);
   }
   verify(g);
-  Pipelined result = Runner(g, options).run(g, target);
+  Pipelined result = Runner(g, options, trace).run(g, target);
   if (const DType narrow = computed_in(options, target); narrow != f32)
     result.report.target += text_of(", f32 computed in ", narrow);
   return result;

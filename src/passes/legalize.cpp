@@ -115,6 +115,10 @@ void require_complete(const DispatchReport& report, bool strict) {
     list += text_of("\n  ", line.op, line.node.empty() ? "" : " '" + line.node + "'", ": ",
                     names_of(line.verdict)[size_t(line.verdict)], ", ", line.reason);
   }
+  if (!list.empty() && !report.is_split() && report.count(Verdict::missing) > 0)
+    list +=
+        "\n  name devices that may run what this one does not take, to allow it: CompileOptions::fallback, --fallback, "
+        "RLX_FALLBACK";
   if (!list.empty())
     throw CompileError(
         text_of(report.target, strict ? " cannot run all of this graph natively:" : " cannot run this graph:", list),

@@ -16,6 +16,11 @@ size_t DispatchReport::count(Verdict wanted) const {
   return n;
 }
 
+size_t DispatchReport::host_reads() const {
+  return static_cast<size_t>(
+      std::count_if(copies.begin(), copies.end(), [](const SplitCopyLine& c) { return c.to == kHostMemory; }));
+}
+
 std::string DispatchReport::table() const {
   constexpr size_t kVerdicts = names_of(Verdict{}).size();
   using Counts = std::array<size_t, kVerdicts>;
@@ -45,6 +50,17 @@ std::string DispatchReport::table() const {
   }
   row("all", [&](size_t v) { return cell(total[v]); });
   for (const auto& [reason, n] : reasons) out << n << " x " << reason << "\n";
+  if (!is_split()) return out.str();
+  out << "split into " << parts.size() << " parts; each run makes " << copies.size() << " copies between them, "
+      << host_reads() << " of them to the host:\n";
+  for (size_t p = 0; p < parts.size(); ++p)
+    out << "part " << p << " on " << parts[p].device << ": " << parts[p].nodes << " nodes"
+        << (parts[p].first.empty() ? "" : " from '" + parts[p].first + "'") << "\n";
+  for (const SplitCopyLine& c : copies) {
+    out << "copy of " << c.value << " (" << c.type << ") from " << c.from << " to " << c.to;
+    if (c.bytes) out << ": " << c.bytes << " bytes";
+    out << "\n";
+  }
   return out.str();
 }
 
@@ -54,9 +70,22 @@ std::string DispatchReport::json() const {
     out += &line == lines.data() ? "\n    {\n" : ",\n    {\n";
     out += "      \"node\": " + json_quoted(line.node) + ",\n      \"op\": " + json_quoted(line.op);
     out += ",\n      \"verdict\": " + json_quoted(names_of(line.verdict)[static_cast<size_t>(line.verdict)]);
-    out += ",\n      \"reason\": " + json_quoted(line.reason) + "\n    }";
+    out += ",\n      \"reason\": " + json_quoted(line.reason);
+    if (is_split()) out += ",\n      \"device\": " + json_quoted(line.device);
+    out += "\n    }";
   }
-  return out + (lines.empty() ? "]\n}" : "\n  ]\n}");
+  out += lines.empty() ? "]" : "\n  ]";
+  if (!is_split()) return out + "\n}";
+  out += ",\n  \"parts\": [";
+  for (const SplitPartLine& p : parts)
+    out += (&p == parts.data() ? "\n    " : ",\n    ") + ("{\"device\": " + json_quoted(p.device)) +
+           ", \"nodes\": " + std::to_string(p.nodes) + ", \"first\": " + json_quoted(p.first) + "}";
+  out += "\n  ],\n  \"copies\": [";
+  for (const SplitCopyLine& c : copies)
+    out += (&c == copies.data() ? "\n    " : ",\n    ") + ("{\"value\": " + json_quoted(c.value)) +
+           ", \"type\": " + json_quoted(c.type) + ", \"from\": " + json_quoted(c.from) +
+           ", \"to\": " + json_quoted(c.to) + ", \"bytes\": " + (c.bytes ? std::to_string(c.bytes) : "null") + "}";
+  return out + (copies.empty() ? "]" : "\n  ]") + ",\n  \"host_reads\": " + std::to_string(host_reads()) + "\n}";
 }
 
 std::ostream& operator<<(std::ostream& out, const DispatchReport& report) {

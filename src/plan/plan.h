@@ -31,11 +31,12 @@ constexpr PlanValue kNoValue = -1;
 
 struct PlanBuffer {
   RootKind kind = RootKind::arena;
-  size_t index = 0;  ///< which input, param or output; of a constant the node
+  size_t index = 0;  ///< which input, param or output; of a constant the node; of one of its own a number
   Dim offset = 0;    ///< in the arena, in bytes; for other kinds 0
   Dim bytes = 0;
   PlanValue holds = kNoValue;  ///< before the first launch: of inputs, params and constants
   int64_t line = 0;            ///< of the text that it was read from
+  std::string memory = {};     ///< where it lies, in a plan for several devices; else empty
 };
 
 /// Where an operand is read or a result is written: element (i, j, ...) lies `offset` bytes and i * strides[0] +
@@ -60,6 +61,12 @@ struct PlanStep {
   std::vector<size_t> after;                  ///< steps that must have ended; read only where the order is partial
   std::vector<Plan> bodies;  ///< of a call: branches, loops, combiners; their arenas lie in the scratch
   int64_t line = 0;
+  std::string device = {};  ///< which does it, in a plan for several devices; else empty
+};
+
+/// A device of a plan for several, and the memory that it computes in. Devices that compute in the host's share one.
+struct PlanDevice {
+  std::string name, memory;
 };
 
 struct PlanOutput {
@@ -75,6 +82,8 @@ struct Plan {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanStep> steps;
   std::vector<PlanOutput> outputs;
+  /// Those among which the steps are divided. Empty: all is done by one, in one memory.
+  std::vector<PlanDevice> devices = {};
 };
 
 /// Bytes [begin, end) of a memory: the arena, or one other buffer.
@@ -111,7 +120,8 @@ class StepOrder {
 
 /// Fails, naming the step and the line, unless every slot lies in its buffer and every buffer in the arena, every value
 /// is read where and when it stands, what lives at the same time under the plan's order does not overlap in the arena,
-/// and bodies take and give what their calls say. Sizes are numbers.
+/// and bodies take and give what their calls say. Of a plan for several devices also unless each step reads and writes
+/// its device's memory alone, but for a copy, which leads from one memory to another. Sizes are numbers.
 void verify(const Plan&);
 
 void print(std::ostream&, const Plan&, int indent = 0);

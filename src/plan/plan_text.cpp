@@ -9,7 +9,7 @@
 namespace rlx {
 namespace {
 
-constexpr std::array<std::string_view, 5> kBufferKinds = {"arena", "input", "param", "constant", "output"};
+constexpr std::array<std::string_view, 6> kBufferKinds = {"arena", "input", "param", "constant", "output", "own"};
 constexpr std::array<std::string_view, 3> kStepKinds = {"launch", "copy", "call"};
 
 /// Strides that a slot without stated ones has.
@@ -52,6 +52,13 @@ class PlanParser {
     made_.name = in_.quoted();
     made_.is_partial = in_.accept_word("partial");
     in_.expect("{");
+    while (in_.accept_word("device")) {
+      PlanDevice device;
+      device.name = in_.quoted();
+      in_.expect("in");
+      device.memory = in_.quoted();
+      made_.devices.push_back(std::move(device));
+    }
     in_.expect("arena");
     made_.arena_bytes = dim();
     while (in_.accept("%")) buffer();
@@ -107,6 +114,7 @@ class PlanParser {
     if (b.kind == RootKind::arena) b.offset = dim();
     else b.index = in_.number<size_t>();
     in_.expect(")");
+    if (in_.accept_word("in")) b.memory = in_.quoted();
     in_.expect(":");
     b.bytes = dim();
     if (in_.accept_word("holds")) b.holds = value();
@@ -149,6 +157,7 @@ class PlanParser {
     s.op = in_.word();
     if (in_.accept("@")) s.node = in_.quoted();
     if (in_.peek() == '"') s.kernel = in_.quoted();
+    if (in_.accept_word("on")) s.device = in_.quoted();
     s.operands = slots();
     in_.expect("->");
     s.results = slots();
@@ -185,13 +194,21 @@ class PlanParser {
 void print(std::ostream& out, const Plan& plan, int indent) {
   const std::string margin(static_cast<size_t>(2 * indent), ' ');
   write_quoted(out << margin << "plan @", plan.name);
-  out << (plan.is_partial ? " partial {\n" : " {\n") << margin << "  arena " << plan.arena_bytes << "\n";
+  out << (plan.is_partial ? " partial {\n" : " {\n");
+  for (const PlanDevice& device : plan.devices) {
+    write_quoted(out << margin << "  device ", device.name);
+    write_quoted(out << " in ", device.memory);
+    out << "\n";
+  }
+  out << margin << "  arena " << plan.arena_bytes << "\n";
   for (size_t b = 0; b < plan.buffers.size(); ++b) {
     const PlanBuffer& buffer = plan.buffers[b];
     out << margin << "  %" << b << " = " << kBufferKinds[static_cast<size_t>(buffer.kind)] << "(";
     if (buffer.kind == RootKind::arena) out << buffer.offset;
     else out << buffer.index;
-    out << ") : " << buffer.bytes;
+    out << ")";
+    print_text(out, " in ", buffer.memory);
+    out << " : " << buffer.bytes;
     if (buffer.holds != kNoValue) out << " holds v" << buffer.holds;
     out << "\n";
   }
@@ -200,6 +217,7 @@ void print(std::ostream& out, const Plan& plan, int indent) {
     out << margin << "  #" << s << " = " << kStepKinds[static_cast<size_t>(step.kind)] << " " << step.op;
     print_text(out, " @", step.node);
     print_text(out, " ", step.kernel);
+    print_text(out, " on ", step.device);
     print_slots(out << " ", step.operands);
     print_slots(out << " -> ", step.results);
     if (step.scratch_bytes != Dim(0)) out << " scratch(" << step.scratch_offset << ") : " << step.scratch_bytes;

@@ -1,7 +1,9 @@
 // What a plan has to hold so that running it in its order gives the graph's values; see plan.h.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@ class PlanVerifier {
   explicit PlanVerifier(const Plan& plan) : plan_(plan), order_(plan) {}
 
   void run() {
+    check_devices();
     check_buffers();
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       check_scratch(s);
@@ -23,6 +26,7 @@ class PlanVerifier {
         check_slot(s, "operand", i, plan_.steps[s].operands[i]);
       for (size_t i = 0; i < plan_.steps[s].results.size(); ++i) check_slot(s, "result", i, plan_.steps[s].results[i]);
       check_bodies(s);
+      check_places(s);
     }
     check_values();
     check_arena();
@@ -51,11 +55,18 @@ class PlanVerifier {
   void check_buffers() const {
     if (plan_.arena_bytes.value() < 0)
       fail(ErrorCode::invalid_argument, "the plan '", plan_.name, "' has an arena of ", plan_.arena_bytes, " bytes");
-    std::set<std::pair<RootKind, size_t>> named;
+    std::set<std::tuple<RootKind, size_t, std::string>> named;
     for (size_t b = 0; b < plan_.buffers.size(); ++b) {
       const PlanBuffer& buffer = plan_.buffers[b];
       if (buffer.bytes.value() < 0) fail_buffer(b, "has ", buffer.bytes, " bytes");
-      const bool is_given = buffer.kind != RootKind::arena && buffer.kind != RootKind::output;
+      const bool is_given =
+          buffer.kind != RootKind::arena && buffer.kind != RootKind::output && buffer.kind != RootKind::own;
+      if (memories_.empty() ? !buffer.memory.empty() : !memories_.contains(buffer.memory))
+        fail_buffer(b, "lies in the memory '", buffer.memory, "', which no device of the plan has");
+      if (buffer.kind == RootKind::own && memories_.empty())
+        fail_buffer(b, "has memory of its own, and the plan is for one device, whose memory is the arena");
+      if (buffer.kind == RootKind::arena && !memories_.empty())
+        fail_buffer(b, "lies in the arena, and a plan for several devices has none");
       if (is_given != (buffer.holds != kNoValue))
         fail_buffer(b,
                     is_given ? "is given from outside and holds no value" : "holds a value before anything wrote one");
@@ -63,12 +74,52 @@ class PlanVerifier {
         if (buffer.offset.value() < 0 || buffer.offset.value() > plan_.arena_bytes.value() - buffer.bytes.value())
           fail_buffer(b, "lies at ", buffer.offset, " and has ", buffer.bytes, " bytes; the arena has ",
                       plan_.arena_bytes);
-      } else if (!named.emplace(buffer.kind, buffer.index).second) {
+      } else if (!named
+                      .emplace(buffer.kind, buffer.index,
+                               // A param is bound once for each memory; all else is in one.
+                               buffer.kind == RootKind::param ? buffer.memory : std::string())
+                      .second) {
         fail_buffer(b, "is the second one of its kind with the number ", buffer.index);
       }
       if (buffer.kind == RootKind::output && buffer.index >= plan_.outputs.size())
         fail_buffer(b, "is output ", buffer.index, ", and the plan returns ", plan_.outputs.size());
     }
+  }
+
+  void check_devices() {
+    for (const PlanDevice& device : plan_.devices) {
+      if (!memory_of_.emplace(device.name, device.memory).second)
+        fail(ErrorCode::invalid_argument, "the plan '", plan_.name, "' has the device '", device.name, "' twice");
+      if (device.memory.empty())
+        fail(ErrorCode::invalid_argument, "the plan '", plan_.name, "' gives the device '", device.name, "' no memory");
+      memories_.insert(device.memory);
+    }
+  }
+
+  /// Who computes reaches its own memory alone.
+  void check_places(size_t s) const {
+    const PlanStep& step = plan_.steps[s];
+    const auto device = memory_of_.find(step.device);
+    if (memories_.empty() ? !step.device.empty() : device == memory_of_.end())
+      fail_step(s, "is done by '", step.device, "', which is no device of the plan");
+    if (memories_.empty()) return;
+    const bool is_copy = step.kind == PlanStep::Kind::copy;
+    bool reaches_own = false;
+    for (const auto* slots : {&step.operands, &step.results})
+      for (const PlanSlot& slot : *slots) {
+        const std::string& memory = plan_.buffers[slot.buffer].memory;
+        reaches_own |= memory == device->second;
+        if (!is_copy && memory != device->second)
+          fail_step(s, "is done by '", step.device, "' in the memory '", device->second, "', and reaches %",
+                    slot.buffer, " in '", memory, "'");
+      }
+    if (!is_copy) return;
+    if (const std::string& from = plan_.buffers[step.operands[0].buffer].memory;
+        from == plan_.buffers[step.results[0].buffer].memory)
+      fail_step(s, "copies within the memory '", from, "': no step is needed to have a value where it is");
+    if (!reaches_own)
+      fail_step(s, "is a copy by '", step.device, "', whose memory '", device->second,
+                "' is neither where it begins nor where it ends");
   }
 
   void check_scratch(size_t s) const {
@@ -230,6 +281,8 @@ class PlanVerifier {
 
   const Plan& plan_;
   StepOrder order_;
+  std::map<std::string, std::string> memory_of_;  // by device
+  std::set<std::string> memories_;
   std::vector<std::vector<Access>> by_buffer_;
 };
 

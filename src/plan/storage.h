@@ -13,7 +13,8 @@
 
 namespace rlx {
 
-enum class RootKind { arena, input, param, constant, output };
+/// `own`: memory of its own, for one run: only in plans of graphs that run on several devices.
+enum class RootKind { arena, input, param, constant, output, own };
 
 struct Root {
   RootKind kind = RootKind::arena;

@@ -21,6 +21,7 @@
 #include "ir/rewrite.h"
 #include "rlx/fields.h"
 #include "rlx/version.h"
+#include "runtime/split_program.h"
 
 namespace rlx {
 namespace {
@@ -54,9 +55,26 @@ struct Argument {
 struct Line {
   std::string node = {}, op = {};
   Verdict verdict = Verdict::native;
-  std::string reason = {};
+  std::string reason = {}, device = {};
   RLX_FIELDS(Line, field("node", &Line::node), field("op", &Line::op), field("verdict", &Line::verdict),
-             field("reason", &Line::reason));
+             field("reason", &Line::reason), field("device", &Line::device));
+};
+struct PartLine {
+  std::string device = {};
+  int64_t nodes = 0;
+  std::string first = {};
+  RLX_FIELDS(PartLine, field("device", &PartLine::device), field("nodes", &PartLine::nodes),
+             field("first", &PartLine::first));
+};
+struct CopyLine {
+  std::string value = {}, type = {}, from = {}, to = {};
+  int64_t bytes = 0;
+  RLX_FIELDS(CopyLine, field("value", &CopyLine::value), field("type", &CopyLine::type), field("from", &CopyLine::from),
+             field("to", &CopyLine::to), field("bytes", &CopyLine::bytes));
+};
+struct PlacedNodes {
+  std::string nodes = {}, device = {};
+  RLX_FIELDS(PlacedNodes, field("nodes", &PlacedNodes::nodes), field("device", &PlacedNodes::device));
 };
 struct Options {
   KernelDispatch kernel_dispatch = KernelDispatch::native;
@@ -66,14 +84,16 @@ struct Options {
   bool batch_invariant = false;
   CompileMode mode = CompileMode::eager;
   bool strict = false;
-  std::vector<std::string> donate = {}, skip_passes = {};
+  std::vector<std::string> donate = {}, skip_passes = {}, fallback = {};
+  std::vector<PlacedNodes> placement = {};
   Compute compute = Compute::as_f32;
   RLX_FIELDS(Options, field("kernel_dispatch", &Options::kernel_dispatch),
              field("force_common", &Options::force_common), field("force_native", &Options::force_native),
              field("precision", &Options::precision), field("accuracy", &Options::accuracy),
              field("batch_invariant", &Options::batch_invariant), field("mode", &Options::mode),
              field("strict", &Options::strict), field("donate", &Options::donate),
-             field("skip_passes", &Options::skip_passes), field("compute", &Options::compute));
+             field("skip_passes", &Options::skip_passes), field("fallback", &Options::fallback),
+             field("placement", &Options::placement), field("compute", &Options::compute));
 };
 struct Manifest {
   std::string version = {}, device = {};
@@ -84,6 +104,8 @@ struct Manifest {
   std::vector<Argument> inputs = {}, params = {}, outputs = {};
   std::string report_target = {};
   std::vector<Line> report = {};
+  std::vector<PartLine> report_parts = {};
+  std::vector<CopyLine> report_copies = {};
   std::vector<Piece> pieces = {};
   int64_t source = 0;  // the piece of the text
   std::vector<Place> source_constants = {};
@@ -96,6 +118,7 @@ struct Manifest {
              field("options", &Manifest::options), field("inputs", &Manifest::inputs),
              field("params", &Manifest::params), field("outputs", &Manifest::outputs),
              field("report_target", &Manifest::report_target), field("report", &Manifest::report),
+             field("report_parts", &Manifest::report_parts), field("report_copies", &Manifest::report_copies),
              field("pieces", &Manifest::pieces), field("source", &Manifest::source),
              field("source_constants", &Manifest::source_constants), field("form", &Manifest::form),
              field("program", &Manifest::program), field("program_tensors", &Manifest::program_tensors),
@@ -236,9 +259,17 @@ struct Opened {
     to.kernel_dispatch = from.kernel_dispatch, to.precision = from.precision, to.accuracy = from.accuracy;
     to.force_common = set(from.force_common), to.force_native = set(from.force_native);
     to.batch_invariant = from.batch_invariant, to.mode = from.mode, to.strict = from.strict;
-    to.donate = set(from.donate), to.skip_passes = set(from.skip_passes), to.compute = from.compute;
+    to.donate = set(from.donate), to.skip_passes = set(from.skip_passes);
+    to.fallback = from.fallback, to.compute = from.compute;
+    for (const PlacedNodes& p : from.placement) to.placement.push_back({p.nodes, p.device});
     info.report.target = m.report_target;
-    for (const Line& line : m.report) info.report.lines.push_back({line.node, line.op, line.verdict, line.reason});
+    for (const Line& line : m.report)
+      info.report.lines.push_back({line.node, line.op, line.verdict, line.reason, line.device});
+    for (const PartLine& p : m.report_parts)
+      info.report.parts.push_back({p.device, static_cast<size_t>(std::max<int64_t>(0, p.nodes)), p.first});
+    for (const CopyLine& c : m.report_copies)
+      info.report.copies.push_back(
+          {c.value, c.type, c.from, c.to, static_cast<uint64_t>(std::max<int64_t>(0, c.bytes))});
     for (const Place& place : m.values) info.params.push_back(place.name);
     std::error_code error;
     const std::uintmax_t bytes = std::filesystem::file_size(file.path(), error);
@@ -311,7 +342,7 @@ Artifact artifact_of(const Graph& source, const Program& program, const Backend&
   Artifact a;
   a.info.graph = source.name(), a.info.device = backend.name(), a.info.version = RLX_VERSION;
   a.info.facts = backend.facts();
-  a.info.registered_kernels = backend.registered_kernels(&program.graph());
+  a.info.registered_kernels = program.registered_kernels(backend);
   std::set<std::string> ops;
   add_ops(source, ops), add_ops(program.graph(), ops);
   a.info.ops = list(ops);
@@ -355,12 +386,19 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                               from.strict,
                               list(from.donate),
                               list(from.skip_passes),
+                              from.fallback,
+                              {},
                               from.compute};
+                 for (const Placement& p : from.placement) m.options.placement.push_back({p.nodes, p.device});
                  m.inputs = arguments(info.signature.inputs, info.signature.modes);
                  m.params = arguments(info.signature.params), m.outputs = arguments(info.signature.outputs);
                  m.report_target = info.report.target;
                  for (const DispatchLine& line : info.report.lines)
-                   m.report.push_back({line.node, line.op, line.verdict, line.reason});
+                   m.report.push_back({line.node, line.op, line.verdict, line.reason, line.device});
+                 for (const SplitPartLine& p : info.report.parts)
+                   m.report_parts.push_back({p.device, static_cast<int64_t>(p.nodes), p.first});
+                 for (const SplitCopyLine& c : info.report.copies)
+                   m.report_copies.push_back({c.value, c.type, c.from, c.to, static_cast<int64_t>(c.bytes)});
                  Pieces pieces(m.pieces);
                  m.source = pieces.add(artifact.source.text);
                  m.source_constants = pieces.add(artifact.source.constants);
@@ -432,12 +470,21 @@ void require_same_target(const ArtifactInfo& info, const Backend& backend) {
            "; register the kernel before loading (rlx --load LIBRARY, register_cpu_kernel), or ", compile_again(name));
 }
 
+std::shared_ptr<const Backend> backend_for(const DispatchReport& report, const std::shared_ptr<const Backend>& main) {
+  std::vector<Device> others;
+  for (const SplitPartLine& part : report.parts)
+    if (const Device device = Device::parse(part.device);
+        part.device != main->name() && std::find(others.begin(), others.end(), device) == others.end())
+      others.push_back(device);
+  return report.is_split() ? split_backend(main, others) : main;
+}
+
 std::unique_ptr<Program> program_of(const Artifact& artifact, const Backend& backend) {
   require_same_target(artifact.info, backend);
   auto program =
       with_context([] { return std::string("reading its program"); }, [&] { return backend.read(artifact.program); });
   require_signature(program->graph(), artifact.info.signature, "its program");
-  const std::vector<std::string> kernels = backend.registered_kernels(&program->graph());
+  const std::vector<std::string> kernels = program->registered_kernels(backend);
   if (kernels != artifact.info.registered_kernels)
     fail(ErrorCode::unsupported, "registered kernels: '", artifact.info.graph, "' was compiled for ",
          printable_line(shown(artifact.info.registered_kernels)), ", and here it would be run by ", shown(kernels),
@@ -499,19 +546,23 @@ std::string ArtifactInfo::json() const {
   const CompileOptions& o = options;
   const auto word = [](auto value) { return json_quoted(names_of(value)[static_cast<size_t>(value)]); };
   const auto truth = [](bool value) { return value ? "true" : "false"; };
-  return text_of("{\"kind\": \"compiled graph\", \"graph\": ", json_quoted(graph),
-                 ", \"device\": ", json_quoted(device), ", \"version\": ", json_quoted(version), ", \"bytes\": ", bytes,
-                 ",\n \"facts\": {", known, "}, \"registered_kernels\": ", names(registered_kernels),
-                 ", \"form\": ", json_quoted(form), ",\n \"options\": {\"kernel_dispatch\": ", word(o.kernel_dispatch),
-                 ", \"precision\": ", word(o.precision), ", \"accuracy\": ", word(o.accuracy),
-                 ", \"compute\": ", word(o.compute), ", \"batch_invariant\": ", truth(o.batch_invariant),
-                 ", \"mode\": ", word(o.mode), ", \"strict\": ", truth(o.strict),
-                 ", \"force_common\": ", names(list(o.force_common)),
-                 ", \"force_native\": ", names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)),
-                 ", \"skip_passes\": ", names(list(o.skip_passes)), "},\n \"ops\": ", names(ops),
-                 ",\n \"inputs\": ", entries(signature.inputs, signature.modes),
-                 ",\n \"params\": ", entries(signature.params, {}), ",\n \"outputs\": ", entries(signature.outputs, {}),
-                 ",\n \"values\": ", names(params), ",\n \"report\": ", report.json(), "}");
+  std::string placed;
+  for (const Placement& p : o.placement)
+    placed += (placed.empty() ? "" : ", ") + ("{\"nodes\": " + json_quoted(p.nodes)) +
+              ", \"device\": " + json_quoted(p.device) + "}";
+  return text_of(
+      "{\"kind\": \"compiled graph\", \"graph\": ", json_quoted(graph), ", \"device\": ", json_quoted(device),
+      ", \"version\": ", json_quoted(version), ", \"bytes\": ", bytes, ",\n \"facts\": {", known,
+      "}, \"registered_kernels\": ", names(registered_kernels), ", \"form\": ", json_quoted(form),
+      ",\n \"options\": {\"kernel_dispatch\": ", word(o.kernel_dispatch), ", \"precision\": ", word(o.precision),
+      ", \"accuracy\": ", word(o.accuracy), ", \"compute\": ", word(o.compute),
+      ", \"batch_invariant\": ", truth(o.batch_invariant), ", \"mode\": ", word(o.mode),
+      ", \"strict\": ", truth(o.strict), ", \"force_common\": ", names(list(o.force_common)),
+      ", \"force_native\": ", names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)),
+      ", \"skip_passes\": ", names(list(o.skip_passes)), ", \"fallback\": ", names(o.fallback), ", \"placement\": [",
+      placed, "]},\n \"ops\": ", names(ops), ",\n \"inputs\": ", entries(signature.inputs, signature.modes),
+      ",\n \"params\": ", entries(signature.params, {}), ",\n \"outputs\": ", entries(signature.outputs, {}),
+      ",\n \"values\": ", names(params), ",\n \"report\": ", report.json(), "}");
 }
 
 }  // namespace rlx

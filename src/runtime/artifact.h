@@ -28,6 +28,9 @@ Artifact read_artifact(const std::string& path);
 /// Fails unless the artifact was compiled by this version, for this backend as it is here, and for ops and kernels that
 /// are here; the message names what differs, both values and what to do. Nothing of its program is read.
 void require_same_target(const ArtifactInfo& info, const Backend& backend);
+/// The backend that reads and writes programs of this report: of a split graph one that stands for all its devices.
+/// Fails if this build has not one of them.
+std::shared_ptr<const Backend> backend_for(const DispatchReport& report, const std::shared_ptr<const Backend>& main);
 /// Its program on this backend, after all checks.
 std::unique_ptr<Program> program_of(const Artifact& artifact, const Backend& backend);
 

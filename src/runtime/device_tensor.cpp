@@ -14,13 +14,18 @@ Memory memory_of(const Device& device) { return backend_of(device)->about_memory
 Transfers Transfers::operator-(const Transfers& before) const {
   return {host_waits - before.host_waits,           copies_to_device - before.copies_to_device,
           bytes_to_device - before.bytes_to_device, copies_to_host - before.copies_to_host,
-          bytes_to_host - before.bytes_to_host,     donated_copies - before.donated_copies};
+          bytes_to_host - before.bytes_to_host,     donated_copies - before.donated_copies,
+          split_copies - before.split_copies,       split_bytes - before.split_bytes};
+}
+Transfers Transfers::operator+(const Transfers& more) const {
+  return *this - (Transfers() - more);  // numbers without sign wrap, and back
 }
 Transfers transfers_of(const Device& device) {
   const auto memory = backend_of(device)->memory();
   if (!memory) return {};
   const TransferCounts& c = memory->counts();
-  return {c.host_waits, c.copies_to_device, c.bytes_to_device, c.copies_to_host, c.bytes_to_host, c.donated_copies};
+  return {c.host_waits,    c.copies_to_device, c.bytes_to_device, c.copies_to_host,
+          c.bytes_to_host, c.donated_copies,   c.split_copies,    c.split_bytes};
 }
 
 // ---- what is noted of a run ----
@@ -59,6 +64,11 @@ void RunRecord::count(uint64_t Transfers::*what, uint64_t n) {
   std::scoped_lock lock(mutex_);
   transfers_.*what += n;
 }
+void RunRecord::moved(const Transfers& what) {
+  std::scoped_lock lock(mutex_);
+  transfers_ = transfers_ + what;
+}
+void RunRecord::worked(const Event& event) { add_work(event); }
 void RunRecord::add_work(Event event) {
   std::scoped_lock lock(mutex_);
   work_.push_back(std::move(event));

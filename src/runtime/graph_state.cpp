@@ -444,6 +444,7 @@ Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs, GraphStat
     RunNotes notes;
     RunOptions options{state_->threads.load(), &times};
     options.notes = &notes;
+    options.observer = record;
     state.impl().run_on_host(*state_, given, outputs, options);
     record->count(&Transfers::donated_copies, notes.updates_elsewhere);
     return record;

@@ -40,6 +40,9 @@ std::string Profile::table() const {
     out << transfers.copies_to_device << " copies to the device (" << transfers.bytes_to_device << " bytes), "
         << transfers.copies_to_host << " to the host (" << transfers.bytes_to_host << " bytes), "
         << transfers.donated_copies << " of donated inputs; the host waited " << transfers.host_waits << " times\n";
+  if (transfers.split_copies)
+    out << "of them " << transfers.split_copies << " between the devices of the graph (" << transfers.split_bytes
+        << " bytes)\n";
   return out.str();
 }
 

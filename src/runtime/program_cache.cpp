@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "backends/registry.h"
 #include "base/printable_text.h"
-#include "compile/pipeline.h"
+#include "compile/split_compile.h"
 #include "io/cache_folder.h"
 #include "passes/legalize.h"
 #include "rlx/version.h"
 #include "runtime/artifact.h"
+#include "runtime/split_program.h"
 
 namespace rlx {
 namespace {
@@ -26,14 +28,14 @@ bool asked_for(const char* variable) {
 /// What an earlier process compiled, in the file `path`; nothing if there is no such file, or if it is damaged or of
 /// another graph.
 std::shared_ptr<const CachedProgram> load_entry(const std::string& path, const std::string& key, const Graph& g,
-                                                const Backend& backend) {
+                                                const std::shared_ptr<const Backend>& backend) {
   std::error_code error;
   if (!fs::exists(path, error)) return nullptr;
   try {
     require_own_entry(path);
     Artifact artifact = read_artifact(path);
     if (!(artifact.source == graph_file_of(g))) return nullptr;  // printing is faster than parsing
-    auto program = program_of(artifact, backend);
+    auto program = program_of(artifact, *backend_for(artifact.info.report, backend));
     mark_as_used(path);
     return std::make_shared<const CachedProgram>(
         CachedProgram{std::move(program), std::move(artifact.info.report), key});
@@ -43,13 +45,14 @@ std::shared_ptr<const CachedProgram> load_entry(const std::string& path, const s
     return nullptr;
   }
 }
-void save_entry(const std::string& path, const Graph& g, const CachedProgram& made, const Backend& backend,
-                const CompileOptions& options) {
+void save_entry(const std::string& path, const Graph& g, const CachedProgram& made,
+                const std::shared_ptr<const Backend>& backend, const CompileOptions& options) {
   try {
     const std::string folder = fs::path(path).parent_path().string();
     make_cache_folder(folder);
     if (fs::is_symlink(path)) fs::remove(path);  // else it is its target that would be written
-    write_artifact(path, artifact_of(g, *made.program, backend, signature_of(g), options, made.report));
+    write_artifact(
+        path, artifact_of(g, *made.program, *backend_for(made.report, backend), signature_of(g), options, made.report));
     fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
     trim_cache_folder(folder, path);
   } catch (const std::exception& e) {
@@ -75,13 +78,27 @@ ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileO
   h = mix(mix(h, static_cast<size_t>(options.accuracy)), options.batch_invariant);
   h = mix(h, static_cast<size_t>(options.compute));
   for (const TargetFact& fact : backend.facts()) h = mix(h, hash_of(fact.value));
+  const auto add_device = [&](const std::string& name) {
+    h = mix(h, hash_of(name));
+    const auto other = find_backend(Device::parse(name));
+    if (!other) return;
+    for (const TargetFact& fact : other->facts()) h = mix(h, hash_of(fact.value));
+    h = mix(h, other->claims_hash());
+  };
+  for (const std::string& name : options.fallback) add_device(name);
+  for (const Placement& p : options.placement) {
+    h = mix(h, hash_of(p.nodes));
+    add_device(p.device);
+  }
+  h = mix(mix(h, options.fallback.size()), options.placement.size());
   config.options_hash = mix(h, backend.claims_hash());
   return config;
 }
 
-std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, const Backend& backend,
+std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g,
+                                                                const std::shared_ptr<const Backend>& backend,
                                                                 const CompileOptions& options) {
-  std::string key = config_of(g, backend, options).cache_key();
+  std::string key = config_of(g, *backend, options).cache_key();
   std::scoped_lock lock(mutex_);
   for (const Entry& entry : entries_)
     if (entry.key == key && entry.graph == g) return entry.program;
@@ -90,11 +107,13 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g, 
   std::shared_ptr<const CachedProgram> program;
   if (!path.empty()) program = load_entry(path, key, g, backend);
   if (!program) {
-    Pipelined made = run_pipeline(g, backend.target(), options);
+    CompiledParts made = compile_parts(g, Device::parse(backend->name()), options);
     if (asked_for("RLX_DISPATCH_REPORT")) say("'", g.name(), "' ", made.report);
     require_complete(made.report, options.strict);
     program = std::make_shared<const CachedProgram>(
-        CachedProgram{backend.lower(std::move(made.graph)), std::move(made.report), key});
+        CachedProgram{made.split ? lower_split(g, std::move(*made.split), std::move(made.legal))
+                                 : backend->lower(std::move(made.legal[0])),
+                      std::move(made.report), key});
     if (!path.empty()) save_entry(path, g, *program, backend, options);
   }
   if (entries_.size() >= kMostPrograms) entries_.erase(entries_.begin());

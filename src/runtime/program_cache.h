@@ -21,7 +21,7 @@ ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileO
 class ProgramCache {
  public:
   /// Fails as compiling does.
-  std::shared_ptr<const CachedProgram> find_or_make(const Graph& g, const Backend& backend,
+  std::shared_ptr<const CachedProgram> find_or_make(const Graph& g, const std::shared_ptr<const Backend>& backend,
                                                     const CompileOptions& options);
 
  private:

@@ -9,7 +9,6 @@
 #include <mutex>
 
 #include "backends/registry.h"
-#include "compile/pipeline.h"
 #include "ir/leaves.h"
 #include "runtime/artifact.h"
 #include "runtime/compiled_state.h"
@@ -42,7 +41,7 @@ void CompiledGraph::State::compile() {
   if (compiled.load(std::memory_order_acquire)) return;
   std::scoped_lock lock(compiling);
   if (compiled.load(std::memory_order_relaxed)) return;
-  if (!program) program = cache->find_or_make(graph, *backend, options);
+  if (!program) program = cache->find_or_make(graph, backend, options);
   LoadOptions load;
   load.threads = most_threads;
   load.exact = options.accuracy == Accuracy::exact;
@@ -57,7 +56,8 @@ void CompiledGraph::State::compile() {
   if (!on_host && (!on_device || !memory))
     fail(ErrorCode::internal, "the backend of ", device,
          " gives executables that run neither in the host's memory nor in its own");
-  updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0;
+  updates_in_place = backend->target().updates_in_place && program->report.count(Verdict::interpreted) == 0 &&
+                     program->program->updates_in_place(options.donate);
   try {
     for (const auto& [name, value] : waiting) bind(name, value);
   } catch (...) {
@@ -75,6 +75,7 @@ void CompiledGraph::State::bind(const std::string& name, const std::variant<Tens
     return on_host->bind(name, tensor ? *tensor : std::get<DeviceTensor>(value).to_host());
   }
   const auto* there = std::get_if<DeviceTensor>(&value);
+  if (!there && on_device->bind_from_host(name, std::get<Tensor>(value))) return;
   const std::string doing = text_of("binding param '", name, "' of '", graph.name(), "' on ", device);
   const DeviceTensor tensor = there ? *there : put_on_device(std::get<Tensor>(value), device, nullptr, doing);
   TensorOnDevice& t = *tensor.on_device();
@@ -263,7 +264,9 @@ Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs) const {
   return timed_profile(times, [&] {
     if (!state_->on_host) return run_on_device(state_, given, outputs, &times);
     auto record = std::make_shared<RunRecord>();
-    state_->on_host->run(given, outputs, {state_->threads.load(), &times});
+    RunOptions how{state_->threads.load(), &times};
+    how.observer = record;
+    state_->on_host->run(given, outputs, how);
     return record;
   });
 }
@@ -300,8 +303,9 @@ void CompiledGraph::save(const std::string& path, const std::map<std::string, Te
     if (const Type& type = find_entry(state_->signature.params, name, "param", state_->graph.name()).type;
         value.type() != type)
       fail(ErrorCode::shape_mismatch, "param '", name, "' is ", type, ", got ", value.type());
-  Artifact artifact = artifact_of(state_->graph, *state_->program->program, *state_->backend, state_->signature,
-                                  state_->options, state_->program->report);
+  Artifact artifact =
+      artifact_of(state_->graph, *state_->program->program, *backend_for(state_->program->report, state_->backend),
+                  state_->signature, state_->options, state_->program->report);
   artifact.params = params;
   write_artifact(path, artifact);
 }
@@ -353,7 +357,7 @@ CompiledGraph Session::load(const std::string& path) const {
   return with_context([&] { return text_of("loading '", path, "' on ", state_->device); },
                       [&] {
                         Artifact artifact = read_artifact(path);
-                        auto program = program_of(artifact, *state_->backend);
+                        auto program = program_of(artifact, *backend_for(artifact.info.report, state_->backend));
                         Graph source = artifact.source_graph();
                         const Signature signature = signature_of(source);
                         CompileOptions options = artifact.info.options;

@@ -52,6 +52,7 @@ struct HostRun {
       }
       RunOptions options{threads};
       options.cancel = cancel.get();
+      options.observer = record;
       const auto done = [self](std::vector<Tensor> made, std::exception_ptr error) {
         if (error) return self->fail_with(error);
         self->finish(std::move(made));
@@ -260,7 +261,7 @@ std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, st
       host_run.reset(new HostRun{state, {}, outputs, run->cancel, run->record, threads, std::move(source)});
       for (const DeviceTensor& t : inputs) host_run->inputs.push_back(t.on_device());
     } else {
-      run->event = launched(*state, given, outputs, {threads, run->cancel, profile}, after, *run->record);
+      run->event = launched(*state, given, outputs, {threads, run->cancel, profile, run->record}, after, *run->record);
     }
     marks.set(run->event);
   }

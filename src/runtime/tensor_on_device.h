@@ -35,8 +35,10 @@ struct TensorOnDevice {
 };
 
 /// What is noted of one run on a device: what it copied, and the ends of its work. Threads may share it.
-class RunRecord {
+class RunRecord final : public RunObserver {
  public:
+  void moved(const Transfers& what) override;
+  void worked(const Event& event) override;
   void count(uint64_t Transfers::*what, uint64_t n = 1);
   void add_work(Event event);
   /// The end of the run itself.

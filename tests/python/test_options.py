@@ -42,7 +42,9 @@ def data(rng):
 @pytest.mark.parametrize("options", [
     {}, {"strict": False}, {"accuracy": "exact"}, {"accuracy": "row_relative"}, {"batch_invariant": True}, {"precision": "relaxed"},
     {"kernel_dispatch": "common"}, {"mode": "lazy"}, {"mode": "aot"}, {"force_common": "softmax"}, {"force_common": {"softmax"}},
-    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}, {"compute": "f32"}], ids=str)
+    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}, {"compute": "f32"},
+    {"fallback": "tiny"}, {"fallback": ["loopback", "tiny"]}, {"placement": {"op:softmax": "tiny"}},
+    {"placement": [("op:matmul", "loopback"), ("*", "cpu")]}], ids=str)
 def test_every_option_of_a_compile_is_taken_and_means_the_same_numbers(data, options):
     x, w, wanted = data
     compiled = rlx.Session(threads=1).compile(GRAPH, **options)
@@ -77,6 +79,15 @@ def test_options_reach_the_compiler(tmp_path, monkeypatch):
         session.compile(GRAPH, strict=True, force_common=["softmax"])
     with pytest.raises(rlx.Error, match="sotfmax"):
         session.compile(GRAPH, force_common=["sotfmax"])
+    report = session.compile(GRAPH, placement={"op:softmax": "tiny"}).report()
+    assert {line["op"]: line["device"] for line in report["nodes"]}["softmax"] == "tiny"
+    assert report["copies"] and report["host_reads"] == sum(c["to"] == "host" for c in report["copies"])
+    with pytest.raises(rlx.Error, match="names no node"):
+        session.compile(GRAPH, placement={"op:sotfmax": "tiny"})
+    with pytest.raises(rlx.Error, match="no device|nowhere"):
+        session.compile(GRAPH, fallback=["nowhere"])
+    with pytest.raises(TypeError, match="placement is a dictionary"):
+        session.compile(GRAPH, placement="op:softmax=tiny")
     with pytest.raises(rlx.Error, match="'no_pass'"):
         session.compile(GRAPH, skip_passes=["no_pass"])
     with pytest.raises(rlx.Error, match="'z'"):

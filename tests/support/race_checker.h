@@ -31,6 +31,8 @@ class RaceChecker {
       }
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const PlanStep& step = plan_.steps[s];
+      for (const auto* slots : {&step.operands, &step.results})
+        for (const PlanSlot& slot : *slots) reach(s, slot.buffer);
       for (const PlanSlot& slot : step.operands)
         if (!slot.is_packed) read(s, slot.buffer, slot.value, range_of(plan_, slot));
       write(s, kScratch, kNoValue, scratch_of(step));
@@ -51,6 +53,14 @@ class RaceChecker {
     size_t writer = kNobody;
     std::vector<size_t> readers = {};  // since then
   };
+
+  /// Of a plan for several devices: a launch reaches what is in its device's memory, a copy may begin or end elsewhere.
+  void reach(size_t s, size_t buffer) {
+    for (const PlanDevice& device : plan_.devices)
+      if (device.name == plan_.steps[s].device && device.memory != plan_.buffers[buffer].memory &&
+          plan_.steps[s].kind != PlanStep::Kind::copy)
+        report("#", s, " reaches %", buffer, ", which is not in the memory of ", device.name);
+  }
 
   void make_clocks() {
     std::vector<size_t> ends;  // the last step of each chain

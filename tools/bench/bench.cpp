@@ -64,6 +64,7 @@ Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
   add_choice(app, "--cache", cache, kCacheTypes, "of keys and values in the cases decode and prefill (default f32)");
   add_device_option(app, device);
   add_accuracy_options(app, compile);
+  add_split_options(app, compile);
   std::string footer = "Cases; any shape, the usual ones in brackets:\n";
   for (const BenchFamily& family : bench_families()) {
     std::string name(family.name), usual;

@@ -32,6 +32,7 @@ _Compute = Literal["f32", "f16", "bf16", "auto"]
 _Dispatch = Literal["native", "common"]
 _Mode = Literal["eager", "lazy", "aot"]
 _Names = str | Sequence[str] | AbstractSet[str]
+_Placement = Mapping[str, str] | Sequence[tuple[str, str]]
 _T = TypeVar("_T")
 
 __version__: str
@@ -125,6 +126,8 @@ class Session:
         skip_passes: _Names = ...,
         cache_dir: str | PathLike[str] | None = ...,
         compute: _Compute = ...,
+        fallback: _Names | None = ...,
+        placement: _Placement = ...,
     ) -> Compiled: ...
     def load(self, path: str | PathLike[str]) -> Compiled: ...
     def report(
@@ -143,6 +146,8 @@ class Session:
         skip_passes: _Names = ...,
         cache_dir: str | PathLike[str] | None = ...,
         compute: _Compute = ...,
+        fallback: _Names | None = ...,
+        placement: _Placement = ...,
     ) -> dict[str, Any]: ...
 
 class DeviceInfo(NamedTuple):
@@ -177,6 +182,8 @@ def dispatch_report(
     skip_passes: _Names = ...,
     cache_dir: str | PathLike[str] | None = ...,
     compute: _Compute = ...,
+    fallback: _Names | None = ...,
+    placement: _Placement = ...,
 ) -> dict[str, Any]: ...
 
 class Lowered:
@@ -231,7 +238,8 @@ def jit(
     batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
     precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
-    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ..., compute: _Compute = ...
+    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
+    fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...
 ) -> Jit[_F]: ...
 @overload
 def jit(
@@ -239,7 +247,8 @@ def jit(
     accuracy: _Accuracy = ..., batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
     precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
-    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ..., compute: _Compute = ...
+    force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
+    fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...
 ) -> Callable[[_F], Jit[_F]]: ...
 def set_num_threads(threads: int) -> None: ...
 def get_num_threads() -> int: ...

@@ -163,8 +163,17 @@ def name_list(names, what):
     return sorted(names) if isinstance(names, (set, frozenset)) else list(names)
 
 
+def placements(placement):
+    """Pairs of a pattern and a device, or a dictionary of them, as C takes them."""
+    pairs = list(placement.items() if isinstance(placement, dict) else placement)
+    if not all(isinstance(p, (list, tuple)) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in pairs):
+        raise TypeError(_native.at_user_line(f"placement is a dictionary of patterns and devices, or a list of such pairs, got {placement!r}"))
+    return [f"{nodes}={device}" for nodes, device in pairs]
+
+
 def compile_options(strict=False, accuracy="f32", batch_invariant=False, precision="strict", kernel_dispatch="native", mode="eager",
-                    force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None, compute="f32"):
+                    force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None, compute="f32",
+                    fallback=None, placement=()):
     """The options of a compile as C takes them. `Session.compile` says what they mean."""
     more = dict(precision=Word(_PRECISIONS[_one_of(_PRECISIONS, precision, "precision")]),
                 compute=Word(_COMPUTES[_one_of(_COMPUTES, compute, "compute")]),
@@ -173,6 +182,10 @@ def compile_options(strict=False, accuracy="f32", batch_invariant=False, precisi
     donate = [n.encode() for n in name_list(donate, "donate")]
     if cache_dir is not None:
         more["cache_dir"] = os.fspath(cache_dir)
+    if fallback is not None:
+        more["fallback"] = name_list(fallback, "fallback")
+    if placement:
+        more["placement"] = placements(placement)
     return CompileOptions(ctypes.sizeof(CompileOptions), int(bool(strict)), _one_of(_DISPATCHES, kernel_dispatch, "kernel_dispatch"),
                           _one_of(_MODES, mode, "mode"), _one_of(_ACCURACIES, accuracy, "accuracy"), int(bool(batch_invariant)),
                           (c_char_p * max(1, len(donate)))(*donate), len(donate), text_of(more).encode())
@@ -210,6 +223,9 @@ class Session:
         compute          in what a graph of float32 is computed: "f32"; "bf16" or "f16" where products, convolutions, attention and what
                          stands between them allow it, with sums in float32; "auto": in what the device is fastest in. Inputs, params
                          and outputs keep their types
+        fallback         names of devices that may run what this one does not take, in this order; None: what RLX_FALLBACK says
+        placement        where nodes are to run: pairs of a pattern and a device, or a dictionary. A pattern is of nodes' names, with '*'
+                         for any characters, or "op:NAME", or "%NUMBER" as the graph's text has it
         """
         compiled, given = c_void_p(), compile_options(**options)
         check(lib.rlx_compile, self.handle, graph.handle, byref(given), byref(compiled))

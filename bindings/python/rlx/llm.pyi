@@ -13,6 +13,7 @@ from ._typing import ArrayLike
 from .models import ChatTemplate, Tokenizer
 
 _Names = str | _Sequence[str] | AbstractSet[str]
+_Placement = Mapping[str, str] | _Sequence[tuple[str, str]]
 _Row = npt.NDArray[np.int32]
 _Messages = Iterable[Mapping[str, Any]]
 _Objects = _Sequence[Mapping[str, Any]] | None
@@ -53,6 +54,8 @@ def load(
     skip_passes: _Names = ...,
     cache_dir: str | PathLike[str] | None = ...,
     compute: Literal["f32", "f16", "bf16", "auto"] = ...,
+    fallback: _Names | None = ...,
+    placement: _Placement = ...,
 ) -> LanguageModel: ...
 
 class LanguageModel:

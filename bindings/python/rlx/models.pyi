@@ -12,6 +12,7 @@ from ._typing import ArrayLike
 
 _Accuracy = Literal["f32", "exact", "row_relative"]
 _Names = str | Sequence[str] | AbstractSet[str]
+_Placement = Mapping[str, str] | Sequence[tuple[str, str]]
 _Row = npt.NDArray[np.int32]
 _Side = Literal["left", "right"]
 
@@ -107,6 +108,8 @@ class SentenceEncoder:
         skip_passes: _Names = ...,
         cache_dir: str | PathLike[str] | None = ...,
         compute: Literal["f32", "f16", "bf16", "auto"] = ...,
+        fallback: _Names | None = ...,
+        placement: _Placement = ...,
     ) -> None: ...
     def embed(self, sentences: Sequence[str]) -> Array: ...
     def embed_ids(self, ids: ArrayLike, mask: ArrayLike) -> Array: ...
