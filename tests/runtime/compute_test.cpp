@@ -143,6 +143,50 @@ TEST_CASE("a mask keeps the lowest number of f32, which bf16 and f16 have not") 
     }
 }
 
+TEST_CASE("convolutions in bf16 are those of f32, rounded: pointwise, strided, grouped, depthwise, of odd extents") {
+  struct Case {
+    int64_t batch, in, out, side, kernel, groups = 1, stride = 1, dilation = 1;
+    bool bias = true, residual = false;
+  };
+  for (const Case& c : {Case{1, 32, 48, 9, 1}, Case{2, 32, 48, 9, 1, 1, 2}, Case{1, 16, 32, 14, 3}, Case{3, 5, 7, 6, 3},
+                        Case{2, 24, 24, 11, 3, 24}, Case{1, 24, 24, 7, 3, 24, 2}, Case{1, 3, 16, 20, 7, 1, 2},
+                        Case{2, 12, 18, 8, 3, 6, 1, 2}, Case{1, 33, 35, 7, 1, 1, 1, 1, false, true},
+                        Case{2, 16, 16, 8, 3, 1, 1, 1, true, true}, Case{0, 8, 8, 5, 3}, Case{1, 1, 1, 1, 1}})
+    for (const bool is_relu : {false, true}) {
+      const int64_t pad = c.dilation * (c.kernel - 1) / 2;
+      Graph g("conv");
+      const Value x = g.input("x", f32, {c.batch, c.in, c.side, c.side});
+      Value y = conv(x, g.param("w", f32, {c.out, c.in / c.groups, c.kernel, c.kernel}),
+                     {.stride = {c.stride, c.stride},
+                      .padding = {pad, pad},
+                      .dilation = {c.dilation, c.dilation},
+                      .groups = c.groups});
+      const Dims dims = y.dims();
+      if (c.bias) y = y + broadcast_in_dim(g.param("b", f32, {c.out}), dims, {1});
+      if (c.residual) y = y + g.input("r", f32, dims);
+      g.output(is_relu ? relu(y) : gelu(y), "y");
+      const auto run = [&](Compute compute) {
+        CompiledGraph compiled = Session(Device::cpu(), {2}).compile(g, computed(compute));
+        const float size = 1 / std::sqrt(static_cast<float>(c.in / c.groups * c.kernel * c.kernel));
+        compiled.set_param("w", noise({c.out, c.in / c.groups, c.kernel, c.kernel}, 1, 2 * size));
+        if (c.bias) compiled.set_param("b", noise({c.out}, 2, 1));
+        std::vector<NamedTensor> inputs{{"x", noise({c.batch, c.in, c.side, c.side}, 3, 1)}};
+        if (c.residual) inputs.push_back({"r", noise(shape_of(dims), 4, 1)});
+        const Tensor out = compiled.run(inputs)[0];
+        return std::vector<float>(out.values<float>().begin(), out.values<float>().end());
+      };
+      CAPTURE(c.in);
+      CAPTURE(c.out);
+      CAPTURE(c.kernel);
+      CAPTURE(c.groups);
+      CAPTURE(is_relu);
+      const std::vector<float> exact = run(Compute::as_f32), narrow = run(Compute::as_bf16);
+      REQUIRE(narrow.size() == exact.size());
+      CHECK(largest_difference(narrow, exact) < 0.03);
+      if (exact.size() > 100) CHECK(narrow != exact);
+    }
+}
+
 TEST_CASE("a number beyond f16 becomes infinite, in bf16 it stays") {
   Graph g("large");
   g.output(matmul(g.input("x", f32, {1, 2}), g.param("w", f32, {2, 1})), "y");

@@ -13,6 +13,7 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "rlx/train.h"
+#include "runtime/simulated_devices.h"
 #include "runtime/small_model.h"
 
 using namespace rlx;
@@ -21,7 +22,7 @@ using simulated::Fault;
 
 namespace {
 
-const Device kLoopback("loopback");
+using test::kLoopback;
 
 size_t blocks_there() {
   const auto memory = backend_of(kLoopback)->memory();

@@ -11,6 +11,7 @@
 #include "devices/simulated/faults.h"
 #include "devices/simulated/memory.h"
 #include "runtime/graph_state.h"
+#include "runtime/simulated_devices.h"
 #include "runtime/small_model.h"
 #include "support/io_files.h"
 
@@ -19,7 +20,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const Device kLoopback("loopback"), kTiny("tiny");
+using test::kLoopback, test::kTiny;
+
 const std::vector<Device> kDevices = {Device::cpu(), kLoopback, kTiny};
 
 /// One token of a decoder: writes its keys and values into the cache at "at", and attends to the first T places. The

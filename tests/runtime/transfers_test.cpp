@@ -5,12 +5,13 @@
 
 #include "rlx/ops.h"
 #include "rlx/session.h"
+#include "runtime/simulated_devices.h"
 
 using namespace rlx;
 
 namespace {
 
-const Device kLoopback("loopback"), kTiny("tiny");
+using test::kLoopback, test::kTiny;
 
 Tensor filled(const Shape& shape, float value) {
   Tensor t(f32, shape);

@@ -49,9 +49,9 @@ Prepared own_convolution(const kernels::ConvolutionArgs& args, int64_t batch_gro
 
 /// Whether bf16 are convolved faster than f32 here: by oneDNN, with instructions for them.
 bool has_narrow_convolutions();
-/// A convolution of bf16 whose sums are f32, in scratch memory, and whose epilogue rounds them: by oneDNN, null if that
-/// does not support it; or by our own kernels.
+/// A convolution of bf16 whose sums are f32, in scratch memory, and whose epilogue rounds them: by oneDNN, or by our
+/// own kernels where that does not support it. They are so slow in bf16 that oneDNN pays for small convolutions too.
 Prepared narrow_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args,
-                            const EpilogueOperands& epilogue, bool by_onednn);
+                            const EpilogueOperands& epilogue);
 
 }  // namespace rlx::cpu

@@ -207,7 +207,7 @@ Prepared lower_fused_conv(const LoweringContext& c) {
     return planned_convolution(problem, [&](ConvolutionKernel kernel) -> Prepared {
       if (kernel == ConvolutionKernel::product) return pointwise_step(c, args, epilogue);
       if (kernel == ConvolutionKernel::onednn || kernel == ConvolutionKernel::general)
-        return narrow_convolution(c, args, epilogue, kernel == ConvolutionKernel::onednn);
+        return narrow_convolution(c, args, epilogue);
       return nullptr;  // of f32 alone
     });
   return planned_convolution(problem, [&](ConvolutionKernel kernel) -> Prepared {

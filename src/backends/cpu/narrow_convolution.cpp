@@ -94,11 +94,11 @@ bool has_narrow_convolutions() {
   return has;
 }
 
-Prepared narrow_convolution(const LoweringContext& c, const ConvolutionArgs& args, const EpilogueOperands& epilogue,
-                            bool by_onednn) {
+Prepared narrow_convolution(const LoweringContext& c, const ConvolutionArgs& args, const EpilogueOperands& epilogue) {
   const ConvolutionArgs sums = into_sums(args);
-  Prepared step = by_onednn ? onednn_convolution(c, sums, 1) : own_convolution(sums, 1, c.threads);
-  return step ? std::make_unique<NarrowConvolution>(std::move(step), args, epilogue) : nullptr;
+  Prepared step = onednn_convolution(c, sums, 1);
+  if (!step) step = own_convolution(sums, 1, c.threads);
+  return std::make_unique<NarrowConvolution>(std::move(step), args, epilogue);
 }
 
 }  // namespace rlx::cpu

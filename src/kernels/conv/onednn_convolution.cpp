@@ -538,7 +538,9 @@ std::optional<Program> program_of(ConvolutionSlice s, ConvolutionForm form, bool
   p.packs_weights = packs_weights;
   std::vector<Convolution> summands;
   p.reuses_scratch = true;
-  for (const ConvolutionSlice& slice : partial_sums_of(s, form)) {
+  // What is promised of sums of f32 is not of results of bf16, whose digits are half as many.
+  const bool is_whole = s.args.dtype != f32;
+  for (const ConvolutionSlice& slice : is_whole ? std::vector{s} : partial_sums_of(s, form)) {
     auto all = candidates(slice.args, slice.batch_groups);
     const auto found = std::find_if(all.begin(), all.end(), [&](const Convolution& c) { return c.form == form; });
     if (found == all.end()) return {};

@@ -6,6 +6,8 @@
 #define RLX_KERNELS_GEMM_FMA_EPILOGUE_INL_H_
 #endif
 
+#include <limits>
+
 #include "hwy/highway.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/vector/activation-inl.h"
@@ -74,11 +76,12 @@ HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias
                       HWY_ATTR { return act(d, hn::MulAdd(v, hn::Set(d, alpha), hn::LoadU(d, bias + j))); });
 }
 
-// y = round(act(alpha sums + bias) + residual). Columns behind the last whole vector, and all columns of a y whose
-// columns are not adjacent, are computed one by one, without `act`: if there are any, the sums must be activated
-// already and act be the identity.
+// y = round(act(alpha sums + bias) + residual), or with `adds_first` round(act(alpha sums + bias + residual)). Columns
+// behind the last whole vector, and all columns of a y whose columns are not adjacent, are computed one by one, without
+// `act`: if there are any, the sums must be activated already and act be the identity.
 template <class T, class Y, class Act>
-HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, Act act, const Destination<Y>& to) {
+HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, Act act, const Destination<Y>& to,
+                             bool adds_first = false) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, alpha);
@@ -89,8 +92,10 @@ HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, Act ac
     int64_t j = 0;
     if (to.y_col == 1)
       for (; j + lanes <= sums.cols; j += lanes) {
-        auto v = act(d, hn::MulAdd(hn::LoadU(d, from + j), scale, hn::LoadU(d, bias + j)));
-        if (residual) v = hn::Add(v, load_value(d, residual + j));
+        auto v = hn::MulAdd(hn::LoadU(d, from + j), scale, hn::LoadU(d, bias + j));
+        if (adds_first && residual) v = hn::Add(v, load_value(d, residual + j));
+        v = act(d, v);
+        if (!adds_first && residual) v = hn::Add(v, load_value(d, residual + j));
         store_value(v, d, y + j);
       }
     for (; j < sums.cols; ++j) {
@@ -127,6 +132,20 @@ void apply_tile_epilogue(const Sums<T>& sums, const Epilogue& epilogue, const T*
   Destination<Y> rest = to;
   const bool adds_first = epilogue.residual_first && to.residual;
   if (adds_first) rest.residual = nullptr;
+  if constexpr (!std::is_same_v<T, Y>) {
+    // Clamps in one pass, as convolutions have them; with all activations there would be too many variants.
+    const bool is_clamp = epilogue.activation == Activation::none || epilogue.activation == Activation::relu ||
+                          epilogue.activation == Activation::relu6;
+    if (is_clamp && to.y_col == 1 && sums.cols % static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())) == 0) {
+      const T low = epilogue.activation == Activation::none ? hwy::LowestValue<T>() : T(0);
+      const T high = epilogue.activation == Activation::relu6 ? T(6) : std::numeric_limits<T>::infinity();
+      const bool clamps = epilogue.activation != Activation::none;
+      const auto clamp = [=](auto d, auto v) HWY_ATTR {
+        return clamps ? hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), v)) : v;  // NaN from the second operand
+      };
+      return store_tile(sums, alpha, bias, clamp, to, epilogue.residual_first);
+    }
+  }
   if (adds_first && epilogue.activation != Activation::none) {
     scale_and_activate(sums, alpha, bias, identity);
     add_residual(sums, to);
