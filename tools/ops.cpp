@@ -92,8 +92,8 @@ void print_markdown() {
   size_t primitives = 0;
   for (const OpDef* op : all_ops()) primitives += op->is_primitive();
   write_out(text_of(
-      "# Ops\n\nWritten by `rlx ops --markdown`; a test compares. ", all_ops().size(), " ops: ", primitives,
-      " primitives, which every backend must have, and ", all_ops().size() - primitives,
+      "# Ops\n\nWritten by `RLX_ISA=avx2 rlx ops --markdown`; a test compares. ", all_ops().size(),
+      " ops: ", primitives, " primitives, which every backend must have, and ", all_ops().size() - primitives,
       " composites, which are made of them where a backend has no kernel of its own.\n\n"
       "## Support\n\n"
       "native: a kernel for every sample of the op, in each of the dtypes (f32 f16 bf16 f64) that the op takes; "

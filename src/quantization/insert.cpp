@@ -11,7 +11,6 @@
 namespace rlx {
 namespace {
 
-using quantization::Plan;
 using quantization::PlannedActivation;
 using quantization::PlannedWeight;
 
@@ -178,7 +177,7 @@ Tensor activation_scale(double scale, const Quantization::Point& p, Range range)
 }  // namespace
 
 Quantization add_quantization(const Graph& g, const QuantizationConfig& config, bool training) {
-  const Plan plan = quantization::plan_of(g, config);
+  const quantization::Plan plan = quantization::plan_of(g, config);
   Quantization q{config, Graph(g.name()), {}, {}};
   Inserter insert(q, training);
   std::map<Ref, size_t> activations;   // places in q.points

@@ -5,6 +5,7 @@
 // operand of the transposed product. Blocks with numbers out of split range take the fp32 fallback, multiply_block().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
