@@ -14,7 +14,7 @@
 namespace rlx {
 namespace {
 
-struct Row {
+struct PrecisionOfOp {
   std::string_view op;
   OpPrecision precision;
 };
@@ -22,7 +22,7 @@ constexpr OpPrecision kLow = OpPrecision::low, kRowWise = OpPrecision::rows, kFo
                       kFull = OpPrecision::full;
 
 // What is not listed follows if it is element-wise or only moves data, and else runs in f32.
-constexpr Row kRows[] = {
+constexpr PrecisionOfOp kPrecisions[] = {
     // Products: nearly all of the time, and sums that are kept in f32 inside.
     {"matmul", kLow},
     {"linear", kLow},
@@ -181,7 +181,7 @@ struct Mixer {
 }  // namespace
 
 OpPrecision precision_of(const OpDef& op) {
-  for (const Row& row : kRows)
+  for (const PrecisionOfOp& row : kPrecisions)
     if (row.op == op.name) return row.precision;
   return op.elementwise || op.moves_data ? OpPrecision::follows : OpPrecision::full;
 }

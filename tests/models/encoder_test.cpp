@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "models/says.h"
 #include "rlx/element.h"
 #include "rlx/io.h"
 #include "rlx/models.h"
@@ -20,6 +21,7 @@ namespace rlx::test::encoders {  // a unity build puts the tests of this folder 
 namespace {
 
 using nlohmann::json;
+using test::says;
 
 const std::string kGolden = "tests/golden/encoders/";
 constexpr float kTolerance = 1e-4F;
@@ -35,13 +37,7 @@ ModernBertConfig read(const json& change) {
   json config = config_of("modernbert_mlm");
   config.merge_patch(change);
   return std::get<ModernBertConfig>(EncoderConfig::from_json(config.dump()).model);
-}
-bool says(const std::string& message, const std::string& part) {
-  CAPTURE(message);
-  CHECK(message.find(part) != message.npos);
-  return message.find(part) != message.npos;
-}
-/// A copy of a model's folder, of which files may be changed.
+}  /// A copy of a model's folder, of which files may be changed.
 struct Copied {
   explicit Copied(const std::string& model) : path(folder / "model") {
     std::filesystem::copy(kGolden + model, path, std::filesystem::copy_options::recursive);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "models/says.h"
 #include "rlx/language_model.h"
 #include "support/io_files.h"
 
@@ -16,12 +17,6 @@ using nlohmann::json;
 namespace {
 
 const std::string kGoldenModels = "tests/golden/language_models/";
-
-bool says(const std::string& text, const std::string& part) {
-  if (text.find(part) != text.npos) return true;
-  MESSAGE("got: " << text);
-  return false;
-}
 
 /// A model's configuration without keys of rotary positions, and with those of `change`; null removes.
 json changed(const std::string& model, const json& change) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "models/says.h"
 #include "rlx/language_model.h"
 #include "rlx/op_def.h"
 #include "support/io_files.h"
@@ -70,12 +71,6 @@ class PackedCopy {
  private:
   TemporaryFolder folder_;
 };
-
-bool says(const std::string& text, const std::string& part) {
-  if (text.find(part) != text.npos) return true;
-  MESSAGE("got: " << text);
-  return false;
-}
 
 const std::string kQuery = "model.layers.0.self_attn.q_proj";
 
