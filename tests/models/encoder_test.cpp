@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "models/says.h"
+#include "models/checks.h"
 #include "rlx/element.h"
 #include "rlx/io.h"
 #include "rlx/models.h"

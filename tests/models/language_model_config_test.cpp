@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "models/says.h"
+#include "models/checks.h"
 #include "rlx/language_model.h"
 #include "support/io_files.h"
 

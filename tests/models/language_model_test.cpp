@@ -1,6 +1,7 @@
 // Language models beside `transformers`: tests/golden/language_models (tests/golden/generate/language_models.py) has
 // small ones of random weights and their logits. scripts/judge_language_models.py holds larger ones to more texts.
 #include "rlx/language_model.h"
+#include "models/checks.h"
 
 #include <doctest/doctest.h>
 
@@ -36,13 +37,6 @@ std::vector<int32_t> ids_of(const std::string& name) {
 /// More than the model promises: two of them are stretched by the length.
 LanguageModel loaded(const std::string& path, int64_t chunk = 512) {
   return LanguageModel::load(path, {.context = 256, .chunk = chunk});
-}
-float worst_difference(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  float worst = 0;
-  for (size_t i = 0; i < a.element_count(); ++i)
-    worst = std::max(worst, std::abs(a.values<float>()[i] - b.values<float>()[i]));
-  return worst;
 }
 constexpr float kTolerance = 1e-4F;  // of logits of some units: the issue's
 

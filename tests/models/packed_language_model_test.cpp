@@ -10,7 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "models/says.h"
+#include "models/checks.h"
 #include "rlx/language_model.h"
 #include "rlx/op_def.h"
 #include "support/io_files.h"
@@ -29,13 +29,6 @@ constexpr float kPackedTolerance = 1e-4F;
 
 std::vector<int32_t> packed_ids() {
   return json::parse(std::ifstream(kPacked + "awq/ids.json")).get<std::vector<int32_t>>();
-}
-float worst(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  float most = 0;
-  for (size_t i = 0; i < a.element_count(); ++i)
-    most = std::max(most, std::abs(a.values<float>()[i] - b.values<float>()[i]));
-  return most;
 }
 Tensor logits_of(const std::string& path, std::vector<LanguageModel::Adapter> adapters = {}, int64_t chunk = 512) {
   return LanguageModel::load(path, {.chunk = chunk, .adapters = std::move(adapters)}).all_logits(packed_ids());
@@ -83,7 +76,7 @@ TEST_CASE("packed models have the logits of the numbers that their matrices stan
     const Tensor wanted = read_npy(path + "/logits.npy");
     for (const int64_t chunk : {512, 7, 1}) {
       CAPTURE(chunk);
-      CHECK(worst(logits_of(path, {}, chunk), wanted) < kPackedTolerance);
+      CHECK(worst_difference(logits_of(path, {}, chunk), wanted) < kPackedTolerance);
     }
   }
 }
@@ -233,7 +226,7 @@ TEST_CASE("groups of GPTQ that g_idx makes uneven are refused") {
 TEST_CASE("a bias of zeros that AutoGPTQ wrote beside a matrix is nothing; another one is refused") {
   const PackedCopy copy("gptq");
   copy.tensors([&](NamedTensors& all) { all.emplace(kQuery + ".bias", Tensor(f16, {32})); });
-  CHECK(worst(logits_of(copy.path()), read_npy(kPacked + "gptq/logits.npy")) < kPackedTolerance);
+  CHECK(worst_difference(logits_of(copy.path()), read_npy(kPacked + "gptq/logits.npy")) < kPackedTolerance);
   copy.tensors([&](NamedTensors& all) {
     all.insert_or_assign(kQuery + ".bias", Tensor::of<float>({32}, std::vector<float>(32, 1)));
   });
@@ -248,12 +241,12 @@ TEST_CASE("adapters beside plain and packed matrices have PEFT's logits") {
       const std::string path = base == "awq" ? kPacked + base : "tests/golden/language_models/" + base;
       const std::string adapter = kPacked + name + "_" + base;
       const Tensor wanted = read_npy(adapter + ".npy");
-      CHECK(worst(logits_of(path, {{adapter}}), wanted) < kPackedTolerance);
-      CHECK(worst(logits_of(path, {{adapter}}, 5), wanted) < kPackedTolerance);
+      CHECK(worst_difference(logits_of(path, {{adapter}}), wanted) < kPackedTolerance);
+      CHECK(worst_difference(logits_of(path, {{adapter}}, 5), wanted) < kPackedTolerance);
       // Half of it twice is the whole of it, and none of it is the model.
-      CHECK(worst(logits_of(path, {{adapter, 0.5}, {adapter, 0.5}}), wanted) < kPackedTolerance);
-      CHECK(worst(logits_of(path, {{adapter, 0}}), logits_of(path)) == 0);
-      CHECK(worst(logits_of(path), wanted) > 0.1F);
+      CHECK(worst_difference(logits_of(path, {{adapter, 0.5}, {adapter, 0.5}}), wanted) < kPackedTolerance);
+      CHECK(worst_difference(logits_of(path, {{adapter, 0}}), logits_of(path)) == 0);
+      CHECK(worst_difference(logits_of(path), wanted) > 0.1F);
     }
 }
 
@@ -276,8 +269,8 @@ TEST_CASE("a GGUF adapter stands beside the GGUF file of its model") {
              metadata);
   const Tensor by_folder = logits_of(model, {{folder / ""}}),
                by_file = logits_of(model + ".gguf", {{folder / "adapter.gguf"}});
-  CHECK(worst(by_folder, by_file) < kPackedTolerance);
-  CHECK(worst(by_folder, logits_of(model)) > 0.01F);
+  CHECK(worst_difference(by_folder, by_file) < kPackedTolerance);
+  CHECK(worst_difference(by_folder, logits_of(model)) > 0.01F);
 
   const auto message = [&](GgufMetadata changed) {
     write_gguf(folder / "other.gguf", {{"blk.1.attn_q.weight.lora_a", ta}, {"blk.1.attn_q.weight.lora_b", tb}},

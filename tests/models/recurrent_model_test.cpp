@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "devices/simulated/faults.h"
+#include "models/checks.h"
 #include "rlx/io.h"
 #include "rlx/language_model.h"
 #include "support/io_files.h"
@@ -24,13 +25,6 @@ constexpr float kTolerance = 1e-4F;
 
 std::vector<int32_t> ids_of(const std::string& name) {
   return nlohmann::json::parse(std::ifstream(kGolden + name + "/ids.json")).get<std::vector<int32_t>>();
-}
-float worst_difference(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  float worst = 0;
-  for (size_t i = 0; i < a.element_count(); ++i)
-    worst = std::max(worst, std::abs(a.values<float>()[i] - b.values<float>()[i]));
-  return worst;
 }
 /// The logits of transformers behind token i.
 struct Golden {

@@ -292,14 +292,20 @@ std::string when_quantized_weights_product(const Question& q) {
   if (a.has_table && !has_table_product(q, 2, a)) return "numbers of a table are those of u4, f32, without a bias";
   return readable_quantized(q, 2, a.has_global);
 }
+/// What a product with the codes [..., k, n], operand 1, knows before a run.
+static kernels::QuantizedWeightsProduct product_of_codes(const View& codes, int64_t block_size,
+                                                         const QuantizedOperands& operands) {
+  kernels::QuantizedWeightsProduct p;
+  p.w_dtype = codes.dtype, p.w = kernels::QuantizedReader::of(p.w_dtype);
+  p.k = codes.shape[codes.shape.size() - 2], p.n = codes.shape.back();
+  p.block = block_size > 0 ? block_size : std::max<int64_t>(p.k, 1);
+  p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
+  return p;
+}
 Prepared lower_quantized_weights_product(const LoweringContext& c) {
   const auto& a = c.attrs<DequantMatmulAttrs>();
   QuantizedOperands operands(c, 2, a);
-  kernels::QuantizedWeightsProduct p;
-  p.w_dtype = c.operands[1].dtype, p.w = kernels::QuantizedReader::of(p.w_dtype);
-  p.k = c.operands[1].shape[0], p.n = c.operands[1].shape[1];
-  p.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(p.k, 1);
-  p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
+  kernels::QuantizedWeightsProduct p = product_of_codes(c.operands[1], a.block_size, operands);
   p.rows = rows_of(c.operands[0].shape), p.x_stride = p.k;
   double work_ns = static_cast<double>((p.rows + 2) * p.n * p.k) * 0.02;
   return make_step(text_of(p.w_dtype, " quantized ", p.rows, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
@@ -331,12 +337,8 @@ std::string when_code_experts(const Question& q) {
 Prepared lower_code_experts(const LoweringContext& c) {
   const auto& a = c.attrs<DequantGroupedMatmulAttrs>();
   QuantizedOperands operands(c, 3, a);
-  kernels::QuantizedWeightsProduct p;
-  p.w_dtype = c.operands[1].dtype, p.w = kernels::QuantizedReader::of(p.w_dtype);
+  kernels::QuantizedWeightsProduct p = product_of_codes(c.operands[1], a.block_size, operands);
   const int64_t m = c.operands[0].shape[0], experts = c.operands[1].shape[0];
-  p.k = c.operands[1].shape[1], p.n = c.operands[1].shape[2];
-  p.block = a.block_size > 0 ? a.block_size : std::max<int64_t>(p.k, 1);
-  p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
   p.rows = 1, p.x_stride = p.k;
   const int64_t groups = (p.k + p.block - 1) / p.block, bits = info(p.w_dtype).bits;
   const DType index = c.operands[2].dtype;
