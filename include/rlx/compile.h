@@ -72,7 +72,8 @@ struct CompileOptions {
   std::set<std::string> force_native = {};  ///< names of ops that must not be decomposed
   Precision precision = Precision::strict;
   Accuracy accuracy = Accuracy::as_f32;
-  /// Narrower than f32, fused ops round once, as under Precision::relaxed; with Accuracy::exact it is an error.
+  /// Narrower than f32, fused ops round once, as under Precision::relaxed. With Accuracy::exact f16 and bf16 are
+  /// errors, and `automatic` is f32.
   Compute compute = Compute::as_f32;
   /// Products with weights add up in an order that depends on k and n alone, so that the bits of a row do not depend on
   /// how many rows are multiplied with it. docs/runtime.md says which ops this makes invariant, and what it costs.
@@ -95,7 +96,7 @@ struct CompileOptions {
 };
 
 /// Where each node of `g` would run on `device`, and why. Nothing is lowered; an op that the device lacks is a line of
-/// the report, not an error.
+/// the report, not an error, unless `fallback` or `placement` is given: then what no device takes is one.
 DispatchReport dispatch_report(const Graph& g, const Device& device, const CompileOptions& options = {});
 /// The graph in ops that the device supports. Fails with a CompileError if one is missing, as every compile does.
 Graph legalize(const Graph& g, const Device& device, const CompileOptions& options = {});

@@ -254,7 +254,8 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
 class LanguageModel {
  public:
   /// A low-rank adapter (LoRA): a folder of the package PEFT (adapter_config.json, adapter_model.safetensors) beside a
-  /// Hugging Face folder, or a GGUF file of llama.cpp's beside a GGUF file. What it adds is multiplied by `scale`.
+  /// Hugging Face folder, or a GGUF file of llama.cpp's beside a GGUF file. What it adds is multiplied by `scale`,
+  /// beside the factor that the file itself says (alpha over the rank).
   struct Adapter {
     std::string path;
     double scale = 1;

@@ -1,5 +1,6 @@
 // A graph taken apart for several devices: which device takes which node, and the graphs that come of it. What a device
-// does not take runs on the next one in a list; neighbours on one device stay together.
+// does not take runs on the first in a list that does; neighbours on one device stay together, as far as no part then
+// waits in a circle for another.
 //
 //   before    %0 = input() @"x"  %1 = exp(%0)  %2 = sort(%1) ...  %3 = mul(%2, %2)  return %3 @"y"
 //   after, where `tiny` does not take the sort and `cpu` does
@@ -29,7 +30,7 @@ struct SplitPart {
   size_t device = 0;                              ///< among those of the split
   Graph graph;                                    ///< as it was given, nothing of it lowered
   std::vector<size_t> inputs = {}, outputs = {};  ///< which value is each of the graph's
-  size_t nodes = 0;                               ///< without leaves
+  size_t nodes = 0;                               ///< without leaves, with the bound values that it computes for itself
   std::string first = {};                         ///< the first name among them
 };
 
@@ -47,9 +48,10 @@ struct SplitDevice {
   bool has_own_memory;
 };
 
-/// Fails with a CompileError that lists the nodes that no device takes, those that were placed on a device that does
-/// not, and the entries of the placement that name no node. Of bound values (of params and constants alone) each part
-/// computes what it reads, so that they stay weights.
+/// Fails for the first entry of the placement that names no node; with a CompileError that lists the nodes that were
+/// placed on a device that does not take them; and with one that lists the nodes that no device takes. Of bound values
+/// (of params and constants alone) each part computes what it reads, so that they stay weights, unless such a node was
+/// placed or the part's device does not take it.
 Split split_graph(const Graph& g, std::span<const SplitDevice> devices, const CompileOptions& options);
 
 /// Whether every input of `donated` that has an output of its name and type becomes it in the same memory: within a

@@ -23,7 +23,7 @@ struct SplitPlace {
 struct SplitPlan {
   static constexpr size_t kHost = 0;  ///< the host's memory; the others are one for each device that has its own
   std::vector<size_t> memory_of;      ///< by device
-  std::vector<size_t> device_of;      ///< by memory: the first device that computes in it
+  std::vector<size_t> device_of;      ///< by memory: the first device that computes in it; SIZE_MAX if none does
   std::vector<SplitPlace> places;
   std::vector<SplitStep> steps;
 
@@ -39,7 +39,7 @@ SplitPlan plan_of(const Split& split, const std::vector<bool>& has_own_memory);
 std::vector<SplitCopyLine> copies_of(const Split& split, const SplitPlan& plan);
 
 /// The plan of one run as data, with numbers for symbols: docs/plan.md. `donated`: inputs that outputs of their names
-/// update in place, where they can. Verified.
+/// update in place, where they can. The plan's verifier has passed it.
 Plan plan_data(const Graph& g, const Split& split, const SplitPlan& plan, const Bindings& numbers,
                const std::set<std::string>& donated);
 

@@ -7,10 +7,12 @@ namespace rlx {
 
 /// What mixed precision does with an op of an f32 graph.
 enum class OpPrecision {
-  low,      ///< its f32 operands become the low type
-  rows,     ///< a softmax, a norm: sums in f32 inside. Trained in f32; else runs in what arrives and gives the low type
-  follows,  ///< runs in what arrives; in f32 if anything but numbers written in the graph does
-  full,     ///< what arrives becomes f32 again
+  low,   ///< its f32 operands become the low type
+  rows,  ///< a softmax, a norm: sums in f32 inside. Trained in f32; else runs in what arrives and gives the low type
+  /// Runs in what arrives: in f32 if anything of f32 does but numbers written in the graph and, for inference, weights.
+  /// Numbers and constants that the low type does not hold keep it in f32.
+  follows,
+  full,  ///< what arrives becomes f32 again
 };
 constexpr std::array<std::string_view, 4> names_of(OpPrecision) { return {"low", "rows", "follows", "full"}; }
 OpPrecision precision_of(const OpDef& op);
@@ -21,10 +23,12 @@ enum class MixedFor {
   inference,  ///< what one product leaves for the next is of the low type, norms between them included
 };
 
-/// The graph with the ops of class `low` in `low` (f16 or bf16). Inputs, params and outputs keep their types: params
-/// are converted where they are used, and their gradients come back in f32. Bodies of control flow are treated alike.
-/// A number is rounded to the low type as `convert` does it: beyond its range it becomes infinite. Masks that are added
-/// to attention's scores stay in f32, which holds their lowest numbers.
+/// The graph with the ops of class `low` in `low` (f16 or bf16). The table of classes is in the .cpp; an op that it
+/// does not name follows if it is element-wise or only moves data, and else is `full`. Inputs, params and outputs keep
+/// their types: params are converted where they are used, and their gradients come back in f32. Control flow takes f32,
+/// and its bodies are treated alike, but for those of a custom_fn, which stay as they are. Operands of a `low` op are
+/// rounded as `convert` does it: beyond the range of the low type they become infinite. A mask that is added to
+/// attention's scores is left as it arrives: f32 holds the lowest numbers that models write there.
 ///
 ///   before  %3 = matmul(%0, %1) : f32[8, 4]          after  %3 = convert(%0) {dtype = bf16}   %4 = convert(%1) ...
 ///           %4 = gelu(%3) : f32[8, 4]                       %5 = matmul(%3, %4) : bf16[8, 4]

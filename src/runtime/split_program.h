@@ -1,5 +1,6 @@
 // The program of a graph that is split over devices: the programs of its parts, and what hands values from one to
-// another. It is lowered, written and read as any other program is, by a backend that stands for all devices together.
+// another. Files are read by a backend that stands for all devices together; they are hostile input, and what they say
+// of parts and values is checked against the graph.
 #pragma once
 
 #include "backends/backend.h"
@@ -32,11 +33,11 @@ class SplitProgram final : public Program {
   std::shared_ptr<const SplitProgramData> data_;
 };
 
-/// The parts of a split graph, lowered each by its device's backend.
+/// The parts of a split graph, lowered each by its device's backend. `legal`: one graph for each part, in their order.
 std::unique_ptr<Program> lower_split(const Graph& source, Split split, std::vector<Graph> legal);
 
-/// The backend of `main`, as the files of graphs see it that are split over it and `others`: with the facts of all of
-/// them, and able to read such programs.
+/// A wrapper around the backend of `main` with which files of graphs are read that are split over it and `others`: it
+/// has the facts of all of these devices.
 std::unique_ptr<Backend> split_backend(std::shared_ptr<const Backend> main, const std::vector<Device>& others);
 
 }  // namespace rlx

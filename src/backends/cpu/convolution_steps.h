@@ -1,4 +1,6 @@
-// The steps from which convolution_plan.h chooses. lower_convolution.cpp and lower_fused_convolution.cpp share them.
+// Steps from which convolution_plan.h chooses, and which lower_convolution.cpp and lower_fused_convolution.cpp share.
+// They are made there, in lower_amx_convolution.cpp and in narrow_convolution.cpp. A new kernel is a rule of the plan
+// and a case in both lowerings.
 #pragma once
 
 #include "backends/cpu/convolution_plan.h"
@@ -50,7 +52,7 @@ Prepared own_convolution(const kernels::ConvolutionArgs& args, int64_t batch_gro
 /// Whether bf16 are convolved faster than f32 here: by oneDNN, with instructions for them.
 bool has_narrow_convolutions();
 /// A convolution of bf16 whose sums are f32, in scratch memory, and whose epilogue rounds them: by oneDNN, or by our
-/// own kernels where that does not support it. They are so slow in bf16 that oneDNN pays for small convolutions too.
+/// own kernels where that does not support it. Our own are so slow in bf16 that oneDNN pays for small convolutions too.
 Prepared narrow_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args,
                             const EpilogueOperands& epilogue);
 

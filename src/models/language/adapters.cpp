@@ -194,8 +194,15 @@ int64_t Adapters::rank(const std::vector<std::string>& names) const {
   return rank;
 }
 
+const Adapters::Module* Adapters::module_of_rank(const std::vector<std::string>& names, int64_t expected) const {
+  if (const int64_t all = rank(names); all != expected || all == 0)
+    fail(ErrorCode::internal, "the adapters of '", names.empty() ? "" : names.front(), "' have rank ", all, ", not ",
+         expected);
+  return find(names);
+}
+
 Tensor Adapters::a(const std::vector<std::string>& names, const Type& type) const {
-  const Module* module = find(names);
+  const Module* module = module_of_rank(names, type.dims.at(0).value());
   Tensor all = Tensor::uninitialized(f32, shape_of(type.dims));
   float* to = all.mutable_values<float>().data();
   for (const Part& part : module->parts) {
@@ -210,7 +217,7 @@ Tensor Adapters::a(const std::vector<std::string>& names, const Type& type) cons
 }
 
 Tensor Adapters::b(const std::vector<std::string>& names, const Type& type) const {
-  const Module* module = find(names);
+  const Module* module = module_of_rank(names, type.dims.at(1).value());
   Tensor all = Tensor::uninitialized(f32, shape_of(type.dims));
   const int64_t out = all.shape()[0], ranks = all.shape()[1];
   float* to = all.mutable_values<float>().data();

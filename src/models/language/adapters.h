@@ -21,12 +21,14 @@ class Adapters {
   bool empty() const { return modules_.empty(); }
   /// The rank beside a module, by the names that it has in files; 0: there is none.
   int64_t rank(const std::vector<std::string>& names) const;
-  /// A f32[rank, in], or B f32[out, rank] times the scale. Fails, naming the tensor, if the file's has another shape.
+  /// A f32[rank, in], or B f32[out, rank] times the scale that the file says (alpha over the rank, or its root) and the
+  /// caller's. Only for a module with a rank, and with `type` made from it. Fails, naming the module, if the file's
+  /// matrix has other inputs or outputs, or the ranks are not those of `type`.
   Tensor a(const std::vector<std::string>& names, const Type& type) const;
   Tensor b(const std::vector<std::string>& names, const Type& type) const;
   /// PEFT may write a module's own weights too (of the output projection): fails if `weight` is another matrix.
   void check_copy(const std::vector<std::string>& names, const Tensor& weight) const;
-  /// Fails if a module has not been asked for.
+  /// Fails if no `a` was asked for a module, or if a module is only a copy of weights.
   void check_used() const;
 
  private:
@@ -43,6 +45,7 @@ class Adapters {
   void add_folder(const LanguageModel::Adapter& adapter);
   void add_gguf(const LanguageModel::Adapter& adapter, const std::string& architecture);
   const Module* find(const std::vector<std::string>& names) const;
+  const Module* module_of_rank(const std::vector<std::string>& names, int64_t expected) const;
   std::map<std::string, Tensor> copies_;
   std::map<std::string, Module> modules_;  // by the name in the file, without ".weight"
 };

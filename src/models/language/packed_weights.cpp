@@ -90,10 +90,11 @@ WeightType packed_type(std::span<const PackedMatrix> parts) {
   bool is_middle = true;
   for (const PackedMatrix& m : parts) {
     if (m.in != first.in || m.out != first.out || m.bits != first.bits || m.group != first.group ||
-        m.table != first.table || bool(m.biases) != bool(first.biases))
+        m.table != first.table || bool(m.biases) != bool(first.biases) ||
+        bool(m.zero_points) != bool(first.zero_points))
       fail(ErrorCode::unsupported, "the experts differ: '", first.tensor, "' has ", first.bits, " bits and groups of ",
            first.group, " for [", first.out, ", ", first.in, "], '", m.tensor, "' ", m.bits, " bits and groups of ",
-           m.group, " for [", m.out, ", ", m.in, "]");
+           m.group, " for [", m.out, ", ", m.in, "]; they must also agree on tables, biases and zero points");
     is_middle &= m.has_middle_zeros;
     type.has_order |= !m.order.empty();
   }

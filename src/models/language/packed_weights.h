@@ -1,5 +1,6 @@
-// Matrices as quantized Hugging Face folders have them: AWQ, GPTQ, bitsandbytes, mlx-lm. They stay packed: codes of 4
-// or 8 bits are laid out anew as products read them (dequant_matmul: [in, out], scales [groups, out]), once, at load.
+// Matrices as quantized Hugging Face folders have them: AWQ, GPTQ, bitsandbytes, mlx-lm. They stay packed: codes
+// of 2 to 8 bits become codes of 4 or 8, laid out as products read them (dequant_matmul: [in, out], scales [groups,
+// out]), once, at load.
 #pragma once
 
 #include <algorithm>
@@ -57,16 +58,18 @@ PackedMatrix packed_matrix(const TensorSource& files, const WeightPacking& packi
 /// The names that the parts of such a weight may have.
 std::vector<std::string> packed_parts(std::string_view weight);
 
-/// One form for the matrices of a param: one, or one for each expert. Fails if they differ.
+/// One form for the matrices of a param: one, or one for each expert. Fails if they differ in
+/// extents, bits, groups, tables, or in whether they have biases and zero points.
 WeightType packed_type(std::span<const PackedMatrix> parts);
-/// What a param next to "NAME.weight" is called: "scales", "zero_points", "biases", "table", "order"; and "weight".
+/// Whether `name` is what a param next to "NAME" is called: "scales", "zero_points", "biases", "table", "order"; and
+/// "weight".
 bool is_packed_part(std::string_view name);
-/// The value of that part, of all the matrices: of a param [experts, ...] if `is_stacked`. Fails if it is not of
-/// `type`.
+/// The value of that part, of all the matrices: of a param [experts, ...] if `is_stacked`. `type` is that of the
+/// param: f32, or what `packed_type` says; fails if its dims are others.
 Tensor packed_value(std::span<const PackedMatrix> parts, std::string_view part, bool is_stacked, const Type& type);
 
-/// The same of one matrix the other way round, as rows are taken of it: [out, in], or [out, groups]. `type` has two
-/// codes of 4 bits as one byte.
+/// The same of a single matrix the other way round, as rows are taken of it: "weight" [out, in], of 4 bits two to a
+/// byte of `type`; "scales", "biases" and "zero_points" [out, groups].
 Tensor turned_value(std::span<const PackedMatrix> parts, std::string_view part, const Type& type);
 /// A tensor of a dtype and shape; fails with its name, its type and what it has to be.
 Tensor required_tensor(const TensorSource& files, const std::string& name, std::span<const DType> dtypes,

@@ -124,7 +124,8 @@ struct TileRows {
 /// As multiply_tiles() in one term; of the left operand, `lower` may have no data.
 void multiply_bf16_tiles(int64_t steps, const TileRows& upper, const TileRows& lower, const TileRows& first,
                          const TileRows& second, float* sums, int64_t stride) noexcept;
-/// What packing in one term returns, for up to 16 rows of bf16 that are read in their own memory.
+/// What packing in one term returns, for up to 16 rows of bf16 that are read in their own memory: adjacent along k, or
+/// in pairs.
 float min_magnitude_of(const TileSource& from, int64_t rows, int64_t k) noexcept;
 
 /// to[j * to_stride + i] = from[i * stride + j], 16 x 16. Needs AVX-512, but no matrix tiles.
