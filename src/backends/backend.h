@@ -182,6 +182,8 @@ class Backend {
   virtual bool cancels_loops() const { return true; }
   /// The device's memory; null where that is the host's own, and its executables are HostExecutables.
   virtual std::shared_ptr<DeviceMemory> memory() const { return nullptr; }
+  /// Whether `memory()` is not null, for a device that need not be opened to say it.
+  virtual bool has_own_memory() const { return memory() != nullptr; }
   /// `memory()->about()`, for a device that need not be opened to say it.
   virtual Memory about_memory() const {
     const auto own = memory();

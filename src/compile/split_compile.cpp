@@ -9,16 +9,14 @@
 namespace rlx {
 namespace {
 
-bool has_own_memory(const Backend& backend) { return backend.about_memory().host_access != HostAccess::direct; }
-
 SplitDevice split_device(const Device& device) {
   const auto backend = backend_of(device);
-  return {device, backend->target(), has_own_memory(*backend)};
+  return {device, backend->target(), backend->has_own_memory()};
 }
 
 std::vector<bool> own_memories(const Split& split) {
   std::vector<bool> own;
-  for (const Device& device : split.devices) own.push_back(has_own_memory(*backend_of(device)));
+  for (const Device& device : split.devices) own.push_back(backend_of(device)->has_own_memory());
   return own;
 }
 

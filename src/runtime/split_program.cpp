@@ -63,7 +63,7 @@ std::vector<int64_t> numbers_of(const std::vector<size_t>& values) {
 SplitProgramData complete(Graph source, Split split, std::vector<std::shared_ptr<const Backend>> backends,
                           std::vector<std::shared_ptr<const Program>> parts) {
   std::vector<bool> own;
-  for (const auto& backend : backends) own.push_back(backend->memory() != nullptr);
+  for (const auto& backend : backends) own.push_back(backend->has_own_memory());
   SplitPlan plan = plan_of(split, own);
   return {std::move(source), std::move(split), std::move(plan), std::move(backends), std::move(parts)};
 }
@@ -130,6 +130,7 @@ class SplitBackend final : public Backend {
   std::string unavailable() const override { return main_->unavailable(); }
   Target target() const override { return main_->target(); }
   std::shared_ptr<DeviceMemory> memory() const override { return main_->memory(); }
+  bool has_own_memory() const override { return main_->has_own_memory(); }
   Memory about_memory() const override { return main_->about_memory(); }
   size_t claims_hash() const override {
     size_t h = main_->claims_hash();

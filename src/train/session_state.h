@@ -39,7 +39,7 @@ struct TrainingSession::State {
   Session device;
   std::string name;  ///< of the first loss
   /// Whether the device has memory of its own, in which the session's values stay between steps.
-  bool has_own_memory = backend_of(device.device())->memory() != nullptr;
+  bool has_own_memory = backend_of(device.device())->has_own_memory();
   train::Layout layout = {};
   NamedTensors fixed = {};               ///< params that are neither trained nor written
   std::vector<train::Placed> kept = {};  ///< as in the layout

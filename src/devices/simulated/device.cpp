@@ -142,6 +142,7 @@ class SimulatedDevice final : public Backend {
     return std::make_unique<SimulatedProgram>(cpu().lower(std::move(legal)), *this);
   }
   std::shared_ptr<DeviceMemory> memory() const override { return opened().memory; }
+  bool has_own_memory() const override { return true; }
   Memory about_memory() const override { return traits_.memory; }
 
  private:

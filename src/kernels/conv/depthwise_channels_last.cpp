@@ -165,15 +165,18 @@ void few_rows_of(const ConvolutionArgs& a, const float* packed, const Convolutio
       else sum_row<kCount, kVectors, kSome>(m, own, x + c, packed + c, rows, y + c, some);
     }
   };
+  // Registers hold 16 sums, or 8 (with 12, more outputs are left over at the end of a row).
   constexpr std::integral_constant<int, 1> kOne;
   constexpr std::integral_constant<int, 2> kTwo;
   constexpr std::integral_constant<int, 4> kFour;
   constexpr std::integral_constant<int, 8> kEight;
+  constexpr std::integral_constant<int, kVectorRegisters / 4> kOfTwo;  // outputs together, of two vectors of channels
   int64_t c = 0;
   if (m.kernel_rows * m.kernel_cols > kPartialSumTerms)
     for (; c < m.channels; c += lanes) rows_of_channels(kOne, kOne, std::true_type(), c);
-  for (; c + 4 * lanes <= m.channels; c += 4 * lanes) rows_of_channels(kFour, kFour, std::false_type(), c);
-  for (; c + 2 * lanes <= m.channels; c += 2 * lanes) rows_of_channels(kEight, kTwo, std::false_type(), c);
+  if constexpr (kVectorRegisters == 32)
+    for (; c + 4 * lanes <= m.channels; c += 4 * lanes) rows_of_channels(kFour, kFour, std::false_type(), c);
+  for (; c + 2 * lanes <= m.channels; c += 2 * lanes) rows_of_channels(kOfTwo, kTwo, std::false_type(), c);
   for (; c + lanes <= m.channels; c += lanes) rows_of_channels(kEight, kOne, std::false_type(), c);
   if (c < m.channels) rows_of_channels(kEight, kOne, std::true_type(), c);
   if (clamped.is_all) return;

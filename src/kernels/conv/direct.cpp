@@ -138,7 +138,7 @@ void convolve_block(const RowGeometry& g, const T* x, const T* w, Out* y, int64_
 template <int kChannels, class T, class Out>
 void convolve_row(const RowGeometry& g, const T* x, const T* w, Out* y, int64_t first, int64_t stop) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
-  constexpr int kWidth = HWY_TARGET == HWY_AVX3 ? 4 : 2;
+  constexpr int kWidth = kVectorRegisters == 32 ? 4 : 2;
   int64_t o = first;
   for (; stop - o > (kWidth - 1) * lanes; o += kWidth * lanes) convolve_block<kChannels, kWidth>(g, x, w, y, o);
   for (; o < stop; o += lanes) convolve_block<kChannels, 1>(g, x, w, y, o);

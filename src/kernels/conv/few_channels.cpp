@@ -161,7 +161,7 @@ HWY_INLINE void sum_outputs(const Geometry& g, const ClampedEpilogue& epilogue, 
 template <int kVectors, bool kSome, bool kDense, bool kLong>
 HWY_INLINE void sum_row(const Geometry& g, const ClampedEpilogue& epilogue, int64_t cols, int64_t channel, float* y,
                         size_t some) {
-  constexpr int kCount = (HWY_TARGET == HWY_AVX3 ? 24 : 8) / kVectors;
+  constexpr int kCount = (kVectorRegisters == 32 ? 24 : 12) / kVectors;
   int64_t at = 0;
   for (; at + kCount <= cols; at += kCount)
     sum_outputs<kCount, kVectors, kSome, kDense, kLong>(g, epilogue, at, channel, y, some);

@@ -24,7 +24,7 @@ int64_t product_work(int64_t m, int64_t k, int64_t n) { return (m + 2) * k * n; 
 int64_t lhs_block_bytes(const ProductTarget& t) { return std::min<int64_t>(t.caches.l2_bytes / 2, 512 << 10); }
 /// The packed panels that all threads share stay in the outer cache.
 int64_t shared_panel_bytes(const ProductTarget& t) { return std::min<int64_t>(t.caches.l3_bytes / 4, 8 << 20); }
-int64_t row_bytes(int64_t k, int64_t lanes) { return std::max<int64_t>(1, k * 64 / lanes); }
+int64_t row_bytes(int64_t k, DType rhs_dtype) { return std::max<int64_t>(1, k * (rhs_dtype == f64 ? 8 : 4)); }
 
 /// Tasks that the work is worth, of which there are several per thread.
 int64_t wanted_tasks(int64_t work, int threads, const ProductTarget& t) {
@@ -39,12 +39,12 @@ int64_t max_panel_tasks(int64_t panels, int64_t m, int threads) {
 
 /// Packed panels. Rows are divided first: each task then reads its rows once, and all tasks share the panels in the
 /// outer cache. Panels are divided if there are too few rows.
-void divide_panels(ProductStrategy& s, int64_t m, int64_t k, const PanelLayout& layout, int threads,
-                   const ProductTarget& t) {
-  const int64_t panels = layout.panels();
+void divide_panels(ProductStrategy& s, const ProductProblem& p, const PanelLayout& layout, const ProductTarget& t) {
+  const int64_t m = p.m, k = p.k, panels = layout.panels();
+  const int threads = p.threads;
   if (m == 0 || panels == 0) return;
   constexpr int64_t kMinRows = 32;  // a task with fewer would read the weights too often
-  const int64_t by_cache = divided_up(m, std::max<int64_t>(64, lhs_block_bytes(t) / row_bytes(k, layout.lanes)));
+  const int64_t by_cache = divided_up(m, std::max<int64_t>(64, lhs_block_bytes(t) / row_bytes(k, p.rhs_dtype)));
   int64_t wanted = wanted_tasks(product_work(m, k, layout.n), threads, t);
   if (wanted > threads) wanted = wanted / threads * threads;
   s.row_tasks = std::max(by_cache, std::min(wanted, std::max<int64_t>(1, m / kMinRows)));
@@ -58,7 +58,7 @@ void divide_panels(ProductStrategy& s, int64_t m, int64_t k, const PanelLayout& 
 void divide_run_time(ProductStrategy& s, const ProductProblem& p, const ProductTarget& t) {
   const PanelLayout layout{p.n, t.lanes(p.rhs_dtype)};
   const int64_t panels = layout.panels();
-  s.packs_together = p.m > 64 && p.m * row_bytes(p.k, layout.lanes) > 2 * lhs_block_bytes(t) && panels > 0;
+  s.packs_together = p.m > 64 && p.m * row_bytes(p.k, p.rhs_dtype) > 2 * lhs_block_bytes(t) && panels > 0;
   if (s.packs_together) {
     const bool pairs = p.lhs_dtype == bf16 && p.rhs_dtype == bf16 && t.has_bf16_dots && !p.policy.batch_invariant;
     s.packed_dtype = p.rhs_dtype == f64 ? f64 : pairs ? bf16 : f32;
@@ -67,7 +67,7 @@ void divide_run_time(ProductStrategy& s, const ProductProblem& p, const ProductT
     s.piece_panels = std::clamp<int64_t>(shared_panel_bytes(t) / std::max<int64_t>(1, panel_bytes),
                                          std::min<int64_t>(panels, 2 * p.threads), panels);
     const PanelLayout piece{s.piece_panels * PanelLayout::kVectors * layout.lanes, layout.lanes};
-    return divide_panels(s, p.m, p.k, piece, p.threads, t);
+    return divide_panels(s, p, piece, t);
   }
   if (p.m == 0 || panels == 0) return;
   const int64_t wanted = wanted_tasks(p.batches * product_work(p.m, p.k, p.n), p.threads, t);
@@ -263,7 +263,7 @@ ProductStrategy plan_product(const ProductProblem& p, const ProductTarget& t) {
     case ProductKernel::ozaki_splits: divide_splits(s, p, t); break;
     case ProductKernel::bf16_tiles: divide_tiles(s, p, t); break;
     case ProductKernel::multiply_adds:
-      if (is_constant(p)) divide_panels(s, p.m, p.k, {p.n, t.lanes(p.rhs_dtype)}, p.threads, t);
+      if (is_constant(p)) divide_panels(s, p, {p.n, t.lanes(p.rhs_dtype)}, t);
       else divide_run_time(s, p, t);
   }
   return s;

@@ -22,6 +22,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32Tag = hn::ScalableTag<float>;
 using F32Vec = hn::Vec<F32Tag>;
 
+/// Vector registers of the instruction set. Sums that do not fit into them are stored and loaded for each term.
+inline constexpr int kVectorRegisters = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4 ? 16 : 32;
+
 // `d` is any tag of f32.
 template <class DF>
 HWY_INLINE hn::Vec<DF> load_f32(DF d, const float* from) {
