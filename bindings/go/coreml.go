@@ -120,7 +120,8 @@ type PackageOptions struct {
 	Dims, Shapes string
 	// Precision is "f32", "f16" or "mixed"; "" for the graph's own.
 	Precision string
-	// Features say what inputs and outputs are, as a JSON object: rlx_coreml_write_options in rlx/c.h.
+	// Features say what inputs and outputs are, and in how many bits weights are stored, as a JSON object:
+	// rlx_coreml_write_options in rlx/c.h.
 	Features                              string
 	Description, Author, Version, License string
 }

@@ -413,7 +413,8 @@ typedef struct rlx_coreml_write_options {
   /* What inputs and outputs are to whoever calls the model, as a JSON object; each key may be left out:
      "states": [[input, output], ...], "images": {input: {"color": "rgb" | "bgr" | "gray", "scale": number,
      "bias": [number for each channel]}}, "classes": [label, ...], "probabilities": output, "texts": {feature: text},
-     "native_random": whether Core ML draws random numbers itself.
+     "native_random": whether Core ML draws random numbers itself, "weights": "int8", "int4", "palette8", "palette6",
+     "palette4" or "palette2", weights in fewer bits.
      PackageOptions in rlx/coreml.h says what they mean. NULL for none. */
   const char* features;
   int nearest; /* blocks without an exact form become the nearest codes of 8 bits */

@@ -20,6 +20,21 @@ enum class PackagePrecision {
 };
 constexpr std::array<std::string_view, 4> names_of(PackagePrecision) { return {"as_built", "f32", "f16", "mixed"}; }
 
+/// How a package stores its weights: constants of at least 2,048 floats that products, convolutions and lookups read.
+/// They are floats again when the program is loaded, and nothing else is rounded.
+enum class PackageWeights {
+  as_built,  ///< as the graph has them
+  int8,      ///< integers of 8 bits, -127 to 127, and a scale for each output channel, or row of a table (iOS 16)
+  int4,      ///< integers of 4 bits, -7 to 7, and a scale for 32 numbers along the input channels (iOS 18)
+  palette8,  ///< indices of 8 bits into the 256 numbers that come nearest to all of a tensor, by k-means (iOS 16)
+  palette6,  ///< likewise: 64 numbers
+  palette4,  ///< 16 numbers
+  palette2,  ///< 4 numbers
+};
+constexpr std::array<std::string_view, 7> names_of(PackageWeights) {
+  return {"as_built", "int8", "int4", "palette8", "palette6", "palette4", "palette2"};
+}
+
 /// A state (iOS 18): a value of f16 that the package keeps between predictions, zero at first. A prediction reads it as
 /// the input and replaces it by the output.
 struct PackageState {
@@ -63,6 +78,7 @@ struct PackageOptions {
   std::string description = {}, author = {}, version = {}, license = {};  ///< of the package
   std::map<std::string, std::string> feature_descriptions = {};           ///< of inputs, outputs and states
   PackagePrecision precision = PackagePrecision::as_built;
+  PackageWeights weights = PackageWeights::as_built;  ///< the report says how far they are from the graph's
   std::vector<PackageState> states = {};
   std::map<std::string, PackageImage> images = {};
   /// The labels of a classifier. Its outputs are then `classLabel` and `classLabel_probs`, the probabilities by label.

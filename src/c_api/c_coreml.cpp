@@ -41,8 +41,16 @@ void read_features(const char* text, rlx::PackageOptions& options) {
   try {
     auto all = nlohmann::json::parse(text);
     check_keys(all, "the features of a package",
-               {"states", "images", "classes", "probabilities", "texts", "native_random"});
+               {"states", "images", "classes", "probabilities", "texts", "native_random", "weights"});
     options.native_random = all.value("native_random", false);
+    if (const std::string weights = all.value("weights", std::string()); !weights.empty()) {
+      const auto names = names_of(rlx::PackageWeights{});
+      const auto found = std::find(names.begin(), names.end(), weights);
+      if (found == names.end())
+        fail(ErrorCode::invalid_argument, "weights of a package are as_built, int8, int4 or palette8, 6, 4, 2, not '",
+             weights, "'");
+      options.weights = static_cast<rlx::PackageWeights>(found - names.begin());
+    }
     if (all.contains("states"))
       for (const auto& state : all["states"])
         options.states.push_back({state.at(0).get<std::string>(), state.at(1).get<std::string>()});

@@ -7,6 +7,7 @@
 #include "base/name_pattern.h"
 #include "compile/with_values.h"
 #include "ir/leaves.h"
+#include "passes/output_channels.h"
 #include "rlx/ops.h"
 
 namespace rlx::quantization {
@@ -190,15 +191,6 @@ std::vector<Layer> layers_in(const Graph& g, const Mask& behind_inputs) {
       layers.push_back({n, layer_name(g, node)});
   }
   return layers;
-}
-
-std::optional<int64_t> channel_axis(const Node& node, const Graph& g) {
-  const Type &x = g.type(node.operands[0]), &w = g.type(node.operands[1]);
-  if (node.op == &op::conv || node.op == &op::linear) return 0;
-  if (node.op == &op::matmul) return w.rank() == 2 ? std::optional<int64_t>(1) : std::nullopt;
-  DotAxes axes(node.attrs.as<DotAttrs>(), x.rank(), w.rank());
-  if (axes.rhs_free.size() != 1 || !axes.rhs_batch.empty()) return std::nullopt;
-  return axes.rhs_free[0];
 }
 
 bool keeps_codes(const Node& node) {

@@ -41,8 +41,6 @@ bool is_fake_quantized(const Node& node);
 Mask nodes_behind_inputs(const Graph& g);
 /// Products and convolutions of an activation with a weight, or of two activations, in floats.
 std::vector<Layer> layers_in(const Graph& g, const Mask& behind_inputs);
-/// The axis of a weight, operand 1 of a node, along which its output channels lie; nothing if they lie along several.
-std::optional<int64_t> channel_axis(const Node& node, const Graph& g);
 
 /// Result 0 has elements of operand 0 alone, as they are, or the greatest or least of them: codes go through.
 bool keeps_codes(const Node& node);

@@ -19,7 +19,7 @@ namespace {
 struct Convert {
   std::string model, weights, output;
   std::vector<std::string> dims, shapes, states, images, functions;
-  std::string precision = "as_built", classes;
+  std::string precision = "as_built", compute, classes;
   PackageOptions options;
   WeightsOptions of_weights;
   bool quiet = false, json = false;
@@ -112,6 +112,18 @@ void Convert::run() {
   auto chosen = std::find(names.begin(), names.end(), precision);
   if (chosen == names.end()) throw UsageError("--precision is f16, f32 or mixed, and not '" + precision + "'");
   options.precision = static_cast<PackagePrecision>(chosen - names.begin());
+  if (!compute.empty()) {
+    const auto forms = names_of(PackageWeights{});
+    const auto form = std::find(forms.begin(), forms.end(), compute);
+    const auto floats = std::find(names.begin(), names.end(), compute);
+    if (compute == "as_built" || (form == forms.end() && floats == names.end()))
+      throw UsageError("--compute is f32, f16, mixed, int8, int4, palette8, palette6, palette4 or palette2, and not '" +
+                       compute + "'");
+    if (form != forms.end()) options.weights = static_cast<PackageWeights>(form - forms.begin());
+    else if (options.precision != PackagePrecision::as_built && precision != compute)
+      throw UsageError("--compute " + compute + " and --precision " + precision + " contradict each other");
+    else options.precision = static_cast<PackagePrecision>(floats - names.begin());
+  }
   Graph g = load_model(model);
   const std::string file = weights.empty() ? weights_of(model) : weights;
   if (!is_package(model) && shapes.empty())
@@ -167,6 +179,10 @@ Subcommand add_convert(CLI::App& rlx) {
   app->add_flag("--narrow", convert->options.narrow, "i64 becomes i32 and f64 becomes f32, which Core ML computes in");
   app->add_option("--precision", convert->precision,
                   "f16, f32, or mixed: products in f16, all else in f32; default: as the model has it");
+  app->add_option(
+      "--compute", convert->compute,
+      "in fewer bits: f16, as --precision; int8 or int4: weights as integers with scales; palette8, 6, 4, 2: "
+      "as indices of so many bits. With --precision f16 the scales are f16 too");
   app->add_flag("--nearest", convert->options.nearest,
                 "blocks that the system asked for has no exact form for become the nearest ones in 8 bits, not floats");
   app->add_flag("--native-random", convert->options.native_random,
@@ -200,6 +216,7 @@ Examples:
   rlx convert all-MiniLM-L6-v2 -o minilm.mlpackage --shapes B=1..8 --shapes S=1..512 --narrow
   rlx convert digits -o digits.mlpackage --dim N=1       # as `rlx train ... --out digits` left it
   rlx convert Model.mlpackage -o Half.mlpackage --precision f16
+  rlx convert Model.mlpackage -o Small.mlpackage --precision f16 --compute int8
   rlx convert model.gguf -o model.safetensors --dequantize bf16
   rlx convert model.safetensors -o model.gguf --quantize q8_0)");
   return {app, [convert] { convert->run(); }};

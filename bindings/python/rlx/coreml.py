@@ -426,7 +426,7 @@ def load(path, function=None, precision=None, threads=0, seed=None):
 
 def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum_ios=0, narrow=False, dims=None, short_description="",
             author="", version="", license="", precision=None, shapes=None, states=None, images=None, classes=None,
-            probabilities=None, feature_descriptions=None, nearest=False, native_random=False):
+            probabilities=None, feature_descriptions=None, nearest=False, native_random=False, weights=None):
     """Writes an ML Program to `path` and returns what became of it, as text.
 
     source: a function of arrays, with example arguments or `rlx.ShapeDtype`s behind the path; what `rlx.jit(f).lower(...)` gives; or an
@@ -444,6 +444,8 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
     classes: labels of a classifier, whose `probabilities` name the output that has one for each; the only output if left out.
     feature_descriptions: texts for inputs, outputs and states. nearest: blocks without an exact form become the nearest codes.
     native_random: random numbers by Core ML's own operations: anew in each prediction, whatever the key.
+    weights: "int8" (a scale for each output channel, iOS 16), "int4" (a scale for 32 numbers, iOS 18), or "palette8", "palette6", "palette4",
+        "palette2" (indices into the nearest numbers, iOS 16): weights in fewer bits. The text says how far they moved.
     """
     if isinstance(source, _graph.Graph):
         graph = source
@@ -468,7 +470,7 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
                                      " ".join(f"{k}={v}" for k, v in (dims or {}).items()).encode(), short_description.encode(),
                                      author.encode(), version.encode(), license.encode(),
                                      (precision or "").encode(), _shapes_text(shapes).encode(),
-                                     _features_text(states, images, classes, probabilities, feature_descriptions, native_random).encode(), int(nearest))
+                                     _features_text(states, images, classes, probabilities, feature_descriptions, native_random, weights).encode(), int(nearest))
         report = c_void_p()
         check(lib.rlx_coreml_write, path.encode(), graph.handle, names, (c_void_p * max(1, len(params)))(*[t.value for t in tensors]),
               len(params), byref(options), byref(report))
@@ -497,7 +499,7 @@ def _shapes_text(shapes):
     return " ".join(words)
 
 
-def _features_text(states, images, classes, probabilities, texts, native_random):
+def _features_text(states, images, classes, probabilities, texts, native_random, weights):
     """What inputs and outputs are to whoever calls the model, as JSON; see rlx_coreml_write_options."""
     features = {}
     if states:
@@ -512,6 +514,8 @@ def _features_text(states, images, classes, probabilities, texts, native_random)
         features["texts"] = dict(texts)
     if native_random:
         features["native_random"] = True
+    if weights:
+        features["weights"] = weights
     return json.dumps(features) if features else ""
 
 

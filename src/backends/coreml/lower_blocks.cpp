@@ -294,6 +294,7 @@ namespace {
 /// What stands beside the codes, in the order of the operands.
 struct Beside {
   std::optional<size_t> zero_point = {}, bias = {}, global = {};
+  bool none() const { return !zero_point && !bias && !global; }
 };
 
 /// ((q - zero_point) scale + bias) global, in f32; `size` elements along `axis` share what stands beside them.
@@ -311,6 +312,8 @@ Lowered read_codes(Lowering& l, size_t axis, int64_t size, const Beside& beside,
     Var v = l.operand(i);
     return laid_out(v.dtype == i32 && is_wide_unsigned(l.types[i].dtype) ? real_of_unsigned(e, v) : e.cast(v, f32));
   };
+  // Numbers of f16 are read as such, rounded once, which is what the op says.
+  const DType scales_dtype = scale && scale->dtype() == f16 && l.dtype() == f16 && beside.none() ? f16 : f32;
   std::optional<Var> y;
   if (constant && fits && even && e.opset() >= kOpsetOfBlocks && (!zero_point || zero_point->dtype() == from)) {
     Shape runs(shape.size(), 1);
@@ -323,14 +326,14 @@ Lowered read_codes(Lowering& l, size_t axis, int64_t size, const Beside& beside,
       if (t.element_count() == static_cast<size_t>(runs[axis])) return t.reshaped(runs);
       return std::nullopt;
     };
-    Tensor wide = Tensor::uninitialized(f32, scale->shape());
+    Tensor wide = Tensor::uninitialized(scales_dtype, scale->shape());
     for (size_t i = 0; i < wide.element_count(); ++i) store<double>(wide, i, load_number(*scale, i));
     auto s = in_runs(wide);
     auto z = zero_point ? in_runs(*zero_point) : std::nullopt;
     if (s && (!zero_point || z)) {
       std::vector<std::pair<std::string_view, Tensor>> literals{{"data", *codes}, {"scale", *s}};
       if (z) literals.emplace_back("offset", *z);
-      y = e.emit_literals("constexpr_blockwise_shift_scale", literals, f32, shape);
+      y = e.emit_literals("constexpr_blockwise_shift_scale", literals, scales_dtype, shape);
     }
   }
   if (constant && !y && (from == i8 || from == u8) && e.opset() >= kOpsetOfChannels && l.types[0].rank() > 0 &&
@@ -340,7 +343,7 @@ Lowered read_codes(Lowering& l, size_t axis, int64_t size, const Beside& beside,
       return t.element_count() == 1 || (size == 1 && t.element_count() == static_cast<size_t>(shape[axis]));
     };
     if (fits_axis(*scale) && (!zero_point || fits_axis(*zero_point))) {
-      Tensor wide = Tensor::uninitialized(f32, scale->shape());
+      Tensor wide = Tensor::uninitialized(scales_dtype, scale->shape());
       for (size_t i = 0; i < wide.element_count(); ++i) store<double>(wide, i, load_number(*scale, i));
       y = affine(e, *codes, wide, zero_point ? std::optional(*zero_point) : std::nullopt, static_cast<int64_t>(axis));
     }

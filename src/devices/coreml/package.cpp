@@ -10,6 +10,7 @@
 #include "backends/coreml/weights.h"
 #include "compile/pipeline.h"
 #include "compile/with_values.h"
+#include "devices/coreml/compress_weights.h"
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
@@ -146,8 +147,10 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
     fail(ErrorCode::invalid_argument, "a minimum of iOS ", minimum, " was asked for; ML Programs are written for iOS ",
          kOldestIos, " to ", kNewestIos);
   if (!options.shapes.empty()) check_shapes(g, options);
-  Graph bound =
-      in_precision(with_values(options.dims.empty() ? g : substitute(g, options.dims), params), options.precision);
+  std::vector<std::string> weight_notes;
+  const Graph bound = coreml::compress_weights(
+      in_precision(with_values(options.dims.empty() ? g : substitute(g, options.dims), params), options.precision),
+      options.weights, weight_notes);
   coreml::Options newest{.newest_opset = (minimum ? minimum : kNewestIos) - kOldestIos + kOldestOpset,
                          .narrow = options.narrow,
                          .open_dims = !options.shapes.empty(),
@@ -180,6 +183,7 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
                 std::move(legal.pipelined.report)};
     std::vector<std::string>& notes = result.translated.notes;
     notes.insert(notes.begin(), legal.notes.begin(), legal.notes.end());
+    notes.insert(notes.begin(), weight_notes.begin(), weight_notes.end());
     return result;
   };
   if (minimum) {
@@ -192,6 +196,8 @@ Made translated(const Graph& g, const NamedTensors& params, const PackageOptions
   coreml::Options with = newest;
   std::string reason;
   if (options.precision == PackagePrecision::half) with.oldest_opset = kOldestOpset + 1, reason = "precision f16";
+  if (options.weights >= PackageWeights::palette8 && with.oldest_opset == kOldestOpset)
+    with.oldest_opset = kOldestOpset + 1, reason = "packed weights";
   if (opset_for_codes > with.oldest_opset) with.oldest_opset = opset_for_codes, reason = "packed weights";
   if (!options.states.empty()) with.oldest_opset = newest.newest_opset, reason = "states";
   for (with.newest_opset = with.oldest_opset;; ++with.newest_opset) try {
