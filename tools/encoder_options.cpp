@@ -35,6 +35,8 @@ void add_accuracy_options(CLI::App& app, CompileOptions& options) {
       "stands between them; sums in f32), auto (in what the device is fastest in)");
   app.add_flag("--batch-invariant", options.batch_invariant,
                "a row's bits do not depend on how many rows are multiplied with it");
+  app.add_flag("--narrow", options.narrow,
+               "permits a device without numbers of 64 bits (coreml) to compute i64 in i32 and f64 in f32");
 }
 
 void add_split_options(CLI::App& app, CompileOptions& options) {
@@ -67,14 +69,15 @@ EncoderOptions::EncoderOptions(CLI::App& app) {
 
 std::string EncoderOptions::setting() const {
   return text_of(device, ", ", names_of(compile.accuracy)[static_cast<size_t>(compile.accuracy)],
-                 compile.batch_invariant ? ", batch_invariant" : "",
+                 compile.batch_invariant ? ", batch_invariant" : "", compile.narrow ? ", narrow" : "",
                  compile.compute == Compute::as_f32
                      ? ""
                      : text_of(", compute ", names_of(compile.compute)[static_cast<size_t>(compile.compute)]));
 }
 
 bool asks_for_numbers(const CompileOptions& options) {
-  return options.accuracy != Accuracy::as_f32 || options.batch_invariant || options.compute != Compute::as_f32;
+  return options.accuracy != Accuracy::as_f32 || options.batch_invariant || options.compute != Compute::as_f32 ||
+         options.narrow;
 }
 
 SentenceEncoder EncoderOptions::load() const {

@@ -32,20 +32,21 @@ struct Row {
     else if (why.empty() && !j.why.empty()) why = said_of(one);
   }
   static std::string said_of(const JudgedCase& one) {
-    return text_of(one.is_gradient ? "gradient of " : "", one.operands, ": ", one.judged.why);
+    return text_of(one.is_gradient ? "gradient of " : "", one.are_params ? "params " : "", one.operands, ": ",
+                   one.judged.why);
   }
 };
 
 struct TestDevice {
   std::string device, json;
   std::vector<std::string> ops;
-  bool gradients = false, times = false;
+  bool gradients = false, params = false, times = false;
 
   void run() const {
     const Device tested = Device::parse(device);
     JudgeOptions options;
     options.ops = {ops.begin(), ops.end()};
-    options.gradients = gradients, options.times = times;
+    options.gradients = gradients, options.params = params, options.times = times;
     std::vector<JudgedCase> cases;
     {
       ProgressBar bar("test-device");
@@ -101,6 +102,7 @@ struct TestDevice {
       all.push_back({{"op", one.op},
                      {"operands", one.operands},
                      {"gradient", one.is_gradient},
+                     {"params", one.are_params},
                      {"dtype", std::string(name_of(one.dtype))},
                      {"judgement", names_of(Judgement{})[static_cast<size_t>(one.judged.judgement)]},
                      {"runs", names_of(Verdict{})[static_cast<size_t>(one.judged.verdict)]},
@@ -120,6 +122,7 @@ Subcommand add_test_device(CLI::App& rlx) {
   app->add_option("device", test->device, "the device, as `rlx devices` names it")->required()->option_text("NAME");
   app->add_option("--op", test->ops, "only this op; may be given several times")->option_text("OP");
   app->add_flag("--grad", test->gradients, "the gradients of each case too");
+  app->add_flag("--params", test->params, "each case once more with its operands as params");
   app->add_flag("--perf", test->times, "how long a run takes on one thread: the mean over an op's cases, in us");
   app->add_option("--json", test->json, "write every case to this file, as a JSON array")->option_text("FILE");
   app->footer(

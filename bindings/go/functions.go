@@ -115,8 +115,8 @@ type buffer struct {
 }
 
 type cSessionOptions struct {
-	structSize uintptr
-	threads    int32
+	structSize      uintptr
+	threads, narrow int32
 }
 
 type cCompileOptions struct {

@@ -3,6 +3,7 @@ package rlx
 import (
 	"encoding/json"
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -38,6 +39,8 @@ func (l *Library) FastestDevice() string { return l.c.PickBestDevice() }
 type SessionOptions struct {
 	// Threads that runs use; 0: as many as the process may use.
 	Threads int
+	// Narrow is CompileOptions.Narrow of every compile.
+	Narrow bool
 }
 
 // Session compiles graphs for one device.
@@ -49,7 +52,8 @@ type Session struct {
 // NewSession opens a device: "cpu", "coreml:ane"; "" is the one that the environment variable RLX_DEVICE names, else the
 // processor.
 func (l *Library) NewSession(device string, options SessionOptions) (*Session, error) {
-	c := cSessionOptions{structSize: unsafe.Sizeof(cSessionOptions{}), threads: int32(options.Threads)}
+	c := cSessionOptions{structSize: unsafe.Sizeof(cSessionOptions{}), threads: int32(options.Threads),
+		narrow: number(options.Narrow)}
 	var made, e unsafe.Pointer
 	if err := l.failure(l.c.SessionCreate(device, &c, &made, &e), e); err != nil {
 		return nil, err
@@ -71,6 +75,8 @@ type CompileOptions struct {
 	Accuracy int
 	// BatchInvariant: a row's bits do not depend on how many rows are multiplied with it.
 	BatchInvariant bool
+	// Narrow permits a device without numbers of 64 bits (coreml) to compute i64 in i32 and f64 in f32.
+	Narrow bool
 	// Donate names inputs whose memory a run may overwrite.
 	Donate []string
 	// More is text in the form of attributes for what else there is: {precision = relaxed, compute = bf16, cache_dir = "/tmp/programs"}.
@@ -90,10 +96,21 @@ func (o CompileOptions) c() *cCompileOptions {
 	if len(o.Donate) > 0 {
 		c.donate, c.donateCount = firstOf(cStrings(o.Donate)), uintptr(len(o.Donate))
 	}
-	if o.More != "" {
-		c.more = cString(o.More)
+	if more := o.more(); more != "" {
+		c.more = cString(more)
 	}
 	return c
+}
+
+// more is the text of More with what has no member in C.
+func (o CompileOptions) more() string {
+	if !o.Narrow {
+		return o.More
+	}
+	if inside := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(o.More), "{")); inside != "" && inside != "}" {
+		return "{narrow = true, " + inside
+	}
+	return "{narrow = true}"
 }
 
 // Compiled is a graph that can run. Its runs may begin on several goroutines at once.

@@ -148,6 +148,7 @@ typedef struct rlx_buffer {
 typedef struct rlx_session_options {
   size_t struct_size; /* sizeof(rlx_session_options) */
   int threads;        /* 0: as many as the process may use, or that `rlx calibrate` found of use */
+  int narrow;         /* every compile may narrow i64 and f64 to i32 and f32 on a device without numbers of 64 bits */
 } rlx_session_options;
 /* `device` as `rlx devices` names it, "cpu" or "coreml:ane"; "" is the device that the environment variable RLX_DEVICE
    names, else the processor. `options` may be NULL. */
@@ -166,9 +167,9 @@ typedef struct rlx_compile_options {
   size_t donate_count;
   /* The other members of CompileOptions in rlx/compile.h as text in the form of attributes, or NULL; each may be left
      out: {precision = relaxed, compute = bf16, force_common = ["softmax"], force_native = ["gelu"], skip_passes =
-     ["fuse_elementwise"], cache_dir = "/tmp/programs", fallback = ["cpu"], placement = ["encoder.*=tiny",
-     "op:sort=cpu"]}: devices that may run what the session's does not take, and where nodes are to run, each as
-     "PATTERN=DEVICE". */
+     ["fuse_elementwise"], narrow = true, cache_dir = "/tmp/programs", fallback = ["cpu"], placement =
+     ["encoder.*=tiny", "op:sort=cpu"]}: devices that may run what the session's does not take, and where nodes are to
+     run, each as "PATTERN=DEVICE". */
   const char* more;
 } rlx_compile_options;
 /* `options` may be NULL. The graph may be freed afterwards. */

@@ -79,7 +79,11 @@ struct CompileOptions {
   /// how many rows are multiplied with it. docs/runtime.md says which ops this makes invariant, and what it costs.
   bool batch_invariant = false;
   CompileMode mode = CompileMode::eager;
-  bool strict = false;                     ///< compiling fails if a node is not native
+  bool strict = false;  ///< compiling fails if a node is not native
+  /// Permission to compute in i32 and f32 what the graph has in i64 and f64, on a device without numbers of 64 bits.
+  /// Numbers of inputs and params that i32 does not hold are errors then; what the graph computes from them wraps.
+  /// Nothing changes on a device that has them. docs/coreml.md, "Integers of 64 bits".
+  bool narrow = false;
   std::set<std::string> donate = {};       ///< inputs whose memory a run may overwrite
   std::set<std::string> skip_passes = {};  ///< passes to leave out, by name; the results must not change
   std::string cache_dir = {};              ///< folder that keeps compiled graphs for later processes; empty: none

@@ -51,6 +51,8 @@ struct DispatchReport {
   /// Of a graph that is split over devices (CompileOptions::fallback, placement): in an order in which they can run.
   std::vector<SplitPartLine> parts = {};
   std::vector<SplitCopyLine> copies = {};
+  /// What the device makes of the graph that no line of a node says, as sentences without a full stop.
+  std::vector<std::string> notes = {};
 
   bool is_split() const { return !parts.empty(); }
   /// Copies to the host's memory: what computes there waits for the device that they come from.

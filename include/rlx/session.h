@@ -229,7 +229,8 @@ class CompiledGraph {
 };
 
 struct SessionOptions {
-  int threads = 0;  ///< 0: as many as the process may use, or half if `rlx calibrate` found that more do not help
+  int threads = 0;      ///< 0: as many as the process may use, or half if `rlx calibrate` found that more do not help
+  bool narrow = false;  ///< every compile has CompileOptions::narrow
 };
 
 /// A device, and the programs that were compiled for it. Equal graphs that are compiled with equal options share a

@@ -7,7 +7,10 @@ namespace rlx {
 namespace {
 
 /// Fails for a node that the target does not take as it is, in a body too: somebody else may have written the graph.
-void require_legal(const Graph& legal, const Target& target) {
+/// Where numbers of 64 bits may be narrowed is an option of the compile, so either form of the target will do.
+void require_legal(const Graph& legal, const Target& whole) {
+  const bool is_narrowed = whole.narrowed && legalize(legal, whole).report.count(Verdict::missing) > 0;
+  const Target& target = is_narrowed ? *whole.narrowed : whole;
   for (const DispatchLine& line : legalize(legal, target).report.lines)
     if (line.verdict != Verdict::native && line.verdict != Verdict::interpreted)
       fail(ErrorCode::unsupported, target.name, " does not run its op '", line.op, "' as it is: ", line.reason);

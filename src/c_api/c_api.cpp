@@ -31,10 +31,12 @@ struct CompileText {
   std::vector<std::string> force_common, force_native, skip_passes;
   std::string cache_dir;
   std::vector<std::string> fallback, placement;
+  bool narrow = false;
   RLX_FIELDS(CompileText, field("precision", &CompileText::precision), field("compute", &CompileText::compute),
              field("force_common", &CompileText::force_common), field("force_native", &CompileText::force_native),
              field("skip_passes", &CompileText::skip_passes), field("cache_dir", &CompileText::cache_dir),
-             field("fallback", &CompileText::fallback), field("placement", &CompileText::placement));
+             field("fallback", &CompileText::fallback), field("placement", &CompileText::placement),
+             field("narrow", &CompileText::narrow));
 };
 
 }  // namespace
@@ -55,7 +57,7 @@ rlx::CompileOptions rlx::c::compile_options_from(const rlx_compile_options* opti
   before.cache_dir = all.cache_dir, before.fallback = all.fallback;
   const auto more = read_over(before, given.more, "options of a compile");
   all.precision = more.precision, all.compute = more.compute, all.cache_dir = more.cache_dir,
-  all.fallback = more.fallback;
+  all.fallback = more.fallback, all.narrow = more.narrow;
   for (const std::string& each : more.placement) all.placement.push_back(rlx::Placement::parse(each));
   all.force_common.insert(more.force_common.begin(), more.force_common.end());
   all.force_native.insert(more.force_native.begin(), more.force_native.end());
@@ -219,7 +221,7 @@ rlx_status rlx_session_create(const char* device, const rlx_session_options* opt
   return guarded(error, [&] {
     auto& result = required(session, "session");
     auto given = options_of(options);
-    result = new rlx_session{rlx::Session(device_from(device), {given.threads})};
+    result = new rlx_session{rlx::Session(device_from(device), {given.threads, given.narrow != 0})};
   });
 }
 void rlx_session_free(rlx_session* session) { delete session; }

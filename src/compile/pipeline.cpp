@@ -145,9 +145,17 @@ class Runner {
     });
     if (report.count(Verdict::missing) > 0) return {std::move(graph), std::move(report)};
     run_shared(kAfter, graph, target);
+    if (target.notes) report.notes = target.notes(graph);
     if (!target.next || !target.next->is_needed(graph)) return {std::move(graph), std::move(report)};
     Graph next = graph;
-    run_own(target.next->passes, next);
+    try {
+      run_own(target.next->passes, next);
+    } catch (const Error& error) {
+      // It cannot be taken apart, which is one more thing that the target does not run.
+      if (error.code() != ErrorCode::unsupported) throw;
+      report.lines.push_back({graph.name(), "graph", Verdict::missing, error.what()});
+      return {std::move(graph), std::move(report)};
+    }
     Pipelined rest = run(std::move(next), target.next->target);
     for (DispatchLine& line : rest.report.lines)
       if (line.verdict == Verdict::missing) report.lines.push_back(std::move(line));
@@ -220,8 +228,9 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
-Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options,
-                       const PipelineTrace& trace) {
+Pipelined run_pipeline(const Graph& g, const Target& whole, const CompileOptions& options, const PipelineTrace& trace) {
+  const bool is_narrowed = options.narrow && whole.narrowed;
+  const Target& target = is_narrowed ? *whole.narrowed : whole;
   if (options.accuracy == Accuracy::exact &&
       (options.compute == Compute::as_f16 || options.compute == Compute::as_bf16))
     fail(ErrorCode::invalid_argument, "accuracy exact is for products in f64, and compute is ",
@@ -242,6 +251,7 @@ Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOption
   Pipelined result = Runner(g, options, trace).run(g, target);
   if (const DType narrow = computed_in(options, target); narrow != f32)
     result.report.target += text_of(", f32 computed in ", narrow);
+  if (is_narrowed) result.report.target += ", 64 bits narrowed to 32";
   return result;
 }
 

@@ -70,6 +70,7 @@ CompiledParts compile_parts(const Graph& g, const Device& main, const CompileOpt
       line.device = device.name();
       made.report.lines.push_back(std::move(line));
     }
+    for (std::string& note : legal.report.notes) made.report.notes.push_back(text_of(device, ": ", note));
     made.report.parts.push_back({device.name(), part.nodes, part.first});
     made.legal.push_back(std::move(legal.graph));
   }

@@ -8,6 +8,7 @@
 #include "autodiff/transforms.h"
 #include "base/user_code.h"
 #include "ir/leaves.h"
+#include "ir/rewrite.h"
 #include "judge/compare.h"
 #include "judge/contract.h"
 #include "judge/error_bounds.h"
@@ -122,6 +123,11 @@ std::string missing_of(const DispatchReport& report) {
   return "";
 }
 
+/// The graph with params for inputs.
+Graph with_params(const Graph& g) {
+  return with_leaves(g, [](Graph& to, const Node& leaf) { return to.param(leaf.name, leaf.types[0]); });
+}
+
 /// Microseconds of the fastest of some runs.
 double time_of(const CompiledGraph& compiled, Tensors inputs) {
   using Clock = std::chrono::steady_clock;
@@ -149,23 +155,28 @@ Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run, HeldTo held
   return compared(g, got, wanted, held == HeldTo::reference ? nullptr : &in_f64);
 }
 
-Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads, HeldTo held) {
-  const DispatchReport report = dispatch_report(g, device);
+Judged judge(const Graph& given_graph, Tensors inputs, const Device& device, std::span<const int> threads, HeldTo held,
+             GivenAs given, const CompileOptions& options) {
+  const Graph g = given == GivenAs::params ? with_params(given_graph) : given_graph;
+  const DispatchReport report = dispatch_report(g, device, options);
   const std::string missing = missing_of(report);
-  if (supports(g, device) != missing.empty())
+  if (!options.narrow && supports(g, device) != missing.empty())  // which has no options
     return wrong(text_of("supports() says ", missing.empty() ? "no" : "yes", ", and the report ",
                          missing.empty() ? "takes it" : text_of("that it is missing: ", missing)));
-  const std::vector<Tensor> wanted = missing.empty() ? interpret(g, inputs) : std::vector<Tensor>();
-  InF64 in_f64(g, inputs, wanted);
+  const std::vector<Tensor> wanted = missing.empty() ? interpret(given_graph, inputs) : std::vector<Tensor>();
+  InF64 in_f64(given_graph, inputs, wanted);
   Judged worst{Judgement::agrees, {}, 0, worst_verdict(report)};
   for (const int count : threads) {
     try {
-      const CompiledGraph compiled = Session(device, {count}).compile(g, {});
+      CompiledGraph compiled = Session(device, {.threads = count}).compile(g, options);
       if (!missing.empty())
         return wrong(text_of("the report says that it is missing (", missing, "), and it compiles"));
       if (compiled.report().json() != report.json())
         return wrong(text_of("compiled it has another report: ", compiled.report(), " instead of ", report));
-      Judged here = compared(g, compiled.run_ordered(inputs), wanted, held == HeldTo::reference ? nullptr : &in_f64);
+      if (given == GivenAs::params)
+        for (size_t i = 0; i < inputs.size(); ++i) compiled.set_param(g.node(g.params()[i]).name, inputs[i]);
+      const std::vector<Tensor> got = compiled.run_ordered(given == GivenAs::params ? Tensors() : inputs);
+      Judged here = compared(given_graph, got, wanted, held == HeldTo::reference ? nullptr : &in_f64);
       if (here.judgement != Judgement::agrees) {
         here.why = text_of("on ", count, count == 1 ? " thread: " : " threads: ", here.why);
         return here;
@@ -210,12 +221,18 @@ std::vector<JudgedCase> judge_device(const Device& device, const JudgeOptions& o
     report_progress(i, op.name);
     for (const Sample& sample : op.samples()) {
       for (const Case& c : cases_of(op, sample)) {
-        const auto add = [&](const Graph& g, const std::vector<Tensor>& inputs, bool is_gradient) {
-          JudgedCase one{std::string(op.name), c.text(), is_gradient, c.types.empty() ? f64 : c.types[0].dtype, {}};
+        const auto add = [&](const Graph& g, const std::vector<Tensor>& inputs, bool is_gradient,
+                             GivenAs given = GivenAs::inputs) {
+          JudgedCase one{std::string(op.name),
+                         c.text(),
+                         is_gradient,
+                         given == GivenAs::params,
+                         c.types.empty() ? f64 : c.types[0].dtype,
+                         {}};
           try {
-            one.judged =
-                judge(g, inputs, device, options.threads, is_gradient ? HeldTo::reference_or_f64 : HeldTo::reference);
-            if (options.times && one.judged.judgement == Judgement::agrees)
+            one.judged = judge(g, inputs, device, options.threads,
+                               is_gradient ? HeldTo::reference_or_f64 : HeldTo::reference, given);
+            if (options.times && given == GivenAs::inputs && one.judged.judgement == Judgement::agrees)
               one.microseconds = time_of(Session(device, {1}).compile(g, {}), inputs);
           } catch (const std::exception& error) {
             one.judged = wrong(error.what());
@@ -225,6 +242,7 @@ std::vector<JudgedCase> judge_device(const Device& device, const JudgeOptions& o
         const Graph g = c.graph(op);
         std::vector<Tensor> inputs = c.inputs();
         add(g, inputs, false);
+        if (options.params && !inputs.empty()) add(g, inputs, false, GivenAs::params);
         if (!options.gradients) continue;
         std::optional<Graph> gradient = gradient_of(op, c);
         if (!gradient) continue;
@@ -238,7 +256,7 @@ std::vector<JudgedCase> judge_device(const Device& device, const JudgeOptions& o
   }
   if (options.ops.empty())
     for (const ContractRule& rule : contract_rules())
-      all.push_back({"(contract)", std::string(rule.name), false, f32, judge_rule(rule, device)});
+      all.push_back({"(contract)", std::string(rule.name), false, false, f32, judge_rule(rule, device)});
   report_progress(ops.size(), "");
   return all;
 }

@@ -35,10 +35,14 @@ enum class HeldTo {
 /// Runs a graph in some way, on inputs in its order.
 using GraphRunner = std::function<std::vector<Tensor>(const Graph&, Tensors)>;
 
+/// How the numbers of a graph's inputs reach it: given to each run, or bound as params before the first one. A device
+/// may know more of a param, and has to say the same of it before and after it is bound.
+enum class GivenAs { inputs, params };
+
 /// The graph on a device, once for each number of threads: report, compile and run must give one answer, and that must
 /// be the reference's within the tolerance of each dtype.
 Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads,
-             HeldTo held = HeldTo::reference);
+             HeldTo held = HeldTo::reference, GivenAs given = GivenAs::inputs, const CompileOptions& options = {});
 /// The same for what runs graphs in a way of its own and refuses none. An rlx::Error out of `run` is wrong.
 Judged judge(const Graph& g, Tensors inputs, const GraphRunner& run, HeldTo held = HeldTo::reference);
 
@@ -49,6 +53,7 @@ std::optional<Graph> gradient_of(const OpDef& op, const Case& c);
 struct JudgeOptions {
   std::set<std::string> ops = {};     ///< by name; empty: all
   bool gradients = false;             ///< gradients of each case too
+  bool params = false;                ///< each case once more with its operands as params
   bool times = false;                 ///< measure how long a run takes
   bool first_sample_only = false;     ///< of each op, in each dtype
   std::vector<int> threads = {1, 3};  ///< runs with each of these
@@ -57,7 +62,7 @@ struct JudgeOptions {
 /// A case of an op, and how it went.
 struct JudgedCase {
   std::string op, operands;
-  bool is_gradient = false;
+  bool is_gradient = false, are_params = false;
   DType dtype = f64;  ///< of the first operand; f64 if there is none, f32 for a rule of the contract
   Judged judged;
   double microseconds = 0;  ///< of the fastest of some runs on one thread, if times were asked for and it agrees

@@ -50,6 +50,7 @@ std::string DispatchReport::table() const {
   }
   row("all", [&](size_t v) { return cell(total[v]); });
   for (const auto& [reason, n] : reasons) out << n << " x " << reason << "\n";
+  for (const std::string& note : notes) out << "note: " << note << "\n";
   if (!is_split()) return out.str();
   out << "split into " << parts.size() << " parts; each run makes " << copies.size() << " copies between them, "
       << host_reads() << " of them to the host:\n";
@@ -75,6 +76,11 @@ std::string DispatchReport::json() const {
     out += "\n    }";
   }
   out += lines.empty() ? "]" : "\n  ]";
+  if (!notes.empty()) {
+    out += ",\n  \"notes\": [";
+    for (const std::string& note : notes) out += (&note == notes.data() ? "\n    " : ",\n    ") + json_quoted(note);
+    out += "\n  ]";
+  }
   if (!is_split()) return out + "\n}";
   out += ",\n  \"parts\": [";
   for (const SplitPartLine& p : parts)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/rewrite.h"
+#include "passes/integer_ranges.h"
 
 namespace rlx {
 
@@ -13,6 +14,8 @@ struct Question {
   /// Whether the elements of an operand are known before any input is (`is_weight` in passes/bound_values.h). Nothing
   /// is known of any if there is no function.
   std::function<bool(size_t)> is_weight = {};
+  /// Which numbers an operand of integers may have. Nothing is known if there is no function.
+  std::function<IntegerRange(size_t)> range = {};
 };
 
 /// Another shape with the same meaning, for a target that takes an op only in some shape (a softmax whose axis is not
@@ -55,6 +58,8 @@ struct Target {
   std::function<bool(const Question&)> interprets = {};
   /// What the report says of a node that it takes, where there is something to say: a kernel from outside the library.
   std::function<std::string(const Question&)> remark = {};
+  /// What the report says of a graph that is legal, beside what it says of nodes (DispatchReport::notes).
+  std::vector<std::string> (*notes)(const Graph&) = nullptr;
   /// What the report says behind the name: who runs it.
   std::string detail = {};
 
@@ -77,6 +82,8 @@ struct Target {
   /// For a target that takes nodes in a form that has to be taken apart: how that is done. Nothing: what is legal
   /// stays.
   std::shared_ptr<const NextStage> next = {};
+  /// For a device without numbers of 64 bits: what it is where those may become of 32 (CompileOptions::narrow).
+  std::shared_ptr<const Target> narrowed = {};
 
   /// Whether an input that is donated and the output of its name are one buffer where nothing reads the old value
   /// later.

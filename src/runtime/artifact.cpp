@@ -87,13 +87,15 @@ struct Options {
   std::vector<std::string> donate = {}, skip_passes = {}, fallback = {};
   std::vector<PlacedNodes> placement = {};
   Compute compute = Compute::as_f32;
+  bool narrow = false;
   RLX_FIELDS(Options, field("kernel_dispatch", &Options::kernel_dispatch),
              field("force_common", &Options::force_common), field("force_native", &Options::force_native),
              field("precision", &Options::precision), field("accuracy", &Options::accuracy),
              field("batch_invariant", &Options::batch_invariant), field("mode", &Options::mode),
              field("strict", &Options::strict), field("donate", &Options::donate),
              field("skip_passes", &Options::skip_passes), field("fallback", &Options::fallback),
-             field("placement", &Options::placement), field("compute", &Options::compute));
+             field("placement", &Options::placement), field("compute", &Options::compute),
+             field("narrow", &Options::narrow));
 };
 struct Manifest {
   std::string version = {}, device = {};
@@ -106,6 +108,7 @@ struct Manifest {
   std::vector<Line> report = {};
   std::vector<PartLine> report_parts = {};
   std::vector<CopyLine> report_copies = {};
+  std::vector<std::string> report_notes = {};
   std::vector<Piece> pieces = {};
   int64_t source = 0;  // the piece of the text
   std::vector<Place> source_constants = {};
@@ -119,10 +122,10 @@ struct Manifest {
              field("params", &Manifest::params), field("outputs", &Manifest::outputs),
              field("report_target", &Manifest::report_target), field("report", &Manifest::report),
              field("report_parts", &Manifest::report_parts), field("report_copies", &Manifest::report_copies),
-             field("pieces", &Manifest::pieces), field("source", &Manifest::source),
-             field("source_constants", &Manifest::source_constants), field("form", &Manifest::form),
-             field("program", &Manifest::program), field("program_tensors", &Manifest::program_tensors),
-             field("values", &Manifest::values));
+             field("report_notes", &Manifest::report_notes), field("pieces", &Manifest::pieces),
+             field("source", &Manifest::source), field("source_constants", &Manifest::source_constants),
+             field("form", &Manifest::form), field("program", &Manifest::program),
+             field("program_tensors", &Manifest::program_tensors), field("values", &Manifest::values));
 };
 
 std::vector<std::string> list(const std::set<std::string>& names) { return {names.begin(), names.end()}; }
@@ -260,7 +263,7 @@ struct Opened {
     to.force_common = set(from.force_common), to.force_native = set(from.force_native);
     to.batch_invariant = from.batch_invariant, to.mode = from.mode, to.strict = from.strict;
     to.donate = set(from.donate), to.skip_passes = set(from.skip_passes);
-    to.fallback = from.fallback, to.compute = from.compute;
+    to.fallback = from.fallback, to.compute = from.compute, to.narrow = from.narrow;
     for (const PlacedNodes& p : from.placement) to.placement.push_back({p.nodes, p.device});
     info.report.target = m.report_target;
     for (const Line& line : m.report)
@@ -270,6 +273,7 @@ struct Opened {
     for (const CopyLine& c : m.report_copies)
       info.report.copies.push_back(
           {c.value, c.type, c.from, c.to, static_cast<uint64_t>(std::max<int64_t>(0, c.bytes))});
+    info.report.notes = m.report_notes;
     for (const Place& place : m.values) info.params.push_back(place.name);
     std::error_code error;
     const std::uintmax_t bytes = std::filesystem::file_size(file.path(), error);
@@ -388,11 +392,12 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                               list(from.skip_passes),
                               from.fallback,
                               {},
-                              from.compute};
+                              from.compute,
+                              from.narrow};
                  for (const Placement& p : from.placement) m.options.placement.push_back({p.nodes, p.device});
                  m.inputs = arguments(info.signature.inputs, info.signature.modes);
                  m.params = arguments(info.signature.params), m.outputs = arguments(info.signature.outputs);
-                 m.report_target = info.report.target;
+                 m.report_target = info.report.target, m.report_notes = info.report.notes;
                  for (const DispatchLine& line : info.report.lines)
                    m.report.push_back({line.node, line.op, line.verdict, line.reason, line.device});
                  for (const SplitPartLine& p : info.report.parts)
@@ -550,19 +555,20 @@ std::string ArtifactInfo::json() const {
   for (const Placement& p : o.placement)
     placed += (placed.empty() ? "" : ", ") + ("{\"nodes\": " + json_quoted(p.nodes)) +
               ", \"device\": " + json_quoted(p.device) + "}";
-  return text_of(
-      "{\"kind\": \"compiled graph\", \"graph\": ", json_quoted(graph), ", \"device\": ", json_quoted(device),
-      ", \"version\": ", json_quoted(version), ", \"bytes\": ", bytes, ",\n \"facts\": {", known,
-      "}, \"registered_kernels\": ", names(registered_kernels), ", \"form\": ", json_quoted(form),
-      ",\n \"options\": {\"kernel_dispatch\": ", word(o.kernel_dispatch), ", \"precision\": ", word(o.precision),
-      ", \"accuracy\": ", word(o.accuracy), ", \"compute\": ", word(o.compute),
-      ", \"batch_invariant\": ", truth(o.batch_invariant), ", \"mode\": ", word(o.mode),
-      ", \"strict\": ", truth(o.strict), ", \"force_common\": ", names(list(o.force_common)),
-      ", \"force_native\": ", names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)),
-      ", \"skip_passes\": ", names(list(o.skip_passes)), ", \"fallback\": ", names(o.fallback), ", \"placement\": [",
-      placed, "]},\n \"ops\": ", names(ops), ",\n \"inputs\": ", entries(signature.inputs, signature.modes),
-      ",\n \"params\": ", entries(signature.params, {}), ",\n \"outputs\": ", entries(signature.outputs, {}),
-      ",\n \"values\": ", names(params), ",\n \"report\": ", report.json(), "}");
+  return text_of("{\"kind\": \"compiled graph\", \"graph\": ", json_quoted(graph),
+                 ", \"device\": ", json_quoted(device), ", \"version\": ", json_quoted(version), ", \"bytes\": ", bytes,
+                 ",\n \"facts\": {", known, "}, \"registered_kernels\": ", names(registered_kernels),
+                 ", \"form\": ", json_quoted(form), ",\n \"options\": {\"kernel_dispatch\": ", word(o.kernel_dispatch),
+                 ", \"precision\": ", word(o.precision), ", \"accuracy\": ", word(o.accuracy),
+                 ", \"compute\": ", word(o.compute), ", \"batch_invariant\": ", truth(o.batch_invariant),
+                 ", \"mode\": ", word(o.mode), ", \"strict\": ", truth(o.strict), ", \"narrow\": ", truth(o.narrow),
+                 ", \"force_common\": ", names(list(o.force_common)),
+                 ", \"force_native\": ", names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)),
+                 ", \"skip_passes\": ", names(list(o.skip_passes)), ", \"fallback\": ", names(o.fallback),
+                 ", \"placement\": [", placed, "]},\n \"ops\": ", names(ops),
+                 ",\n \"inputs\": ", entries(signature.inputs, signature.modes),
+                 ",\n \"params\": ", entries(signature.params, {}), ",\n \"outputs\": ", entries(signature.outputs, {}),
+                 ",\n \"values\": ", names(params), ",\n \"report\": ", report.json(), "}");
 }
 
 }  // namespace rlx

@@ -47,6 +47,7 @@ void CompiledGraph::State::compile() {
   load.exact = options.accuracy == Accuracy::exact;
   load.row_relative = options.accuracy == Accuracy::row_relative;
   load.batch_invariant = options.batch_invariant;
+  load.narrow = options.narrow;
   for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
   if (!options.cache_dir.empty()) load.keep_in = (std::filesystem::path(options.cache_dir) / program->key).string();
   executable = program->program->load(load);
@@ -318,6 +319,7 @@ size_t CompiledGraph::memory_bytes() const {
 struct Session::State {
   Device device;
   int threads;
+  bool narrow;
   std::shared_ptr<const Backend> backend;
   std::shared_ptr<ProgramCache> cache = std::make_shared<ProgramCache>();
 };
@@ -329,7 +331,7 @@ Session::Session(Device device, SessionOptions options) {
   if (options.threads < 0 || options.threads > 256)
     fail(ErrorCode::invalid_argument, "threads must be 0 (as many as there are) to 256, got ", options.threads);
   const int threads = options.threads > 0 ? options.threads : backend->threads();
-  state_ = std::make_shared<State>(State{std::move(device), threads, std::move(backend)});
+  state_ = std::make_shared<State>(State{std::move(device), threads, options.narrow, std::move(backend)});
 }
 Device Session::device() const { return state_->device; }
 int Session::threads() const { return state_->threads; }
@@ -347,6 +349,7 @@ CompiledGraph Session::made(std::shared_ptr<CompiledGraph::State> state) const {
 CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
   return with_context([&] { return text_of("compiling '", g.name(), "' for ", state_->device); },
                       [&] {
+                        options.narrow |= state_->narrow;
                         return made(std::shared_ptr<CompiledGraph::State>(new CompiledGraph::State{
                             g, std::move(options), state_->device, state_->threads, state_->threads, signature_of(g),
                             state_->cache, state_->backend}));

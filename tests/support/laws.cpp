@@ -134,12 +134,25 @@ Finding runs_like_the_reference(const OpDef& op, const Sample& s, const Runner& 
 
 namespace {
 
-/// With one thread and with several, which split their work.
+/// Whether there are devices that do not have one of its dtypes, or shapes of such rank, and take them apart.
+bool is_taken_apart_somewhere(const Case& c) {
+  return std::any_of(c.types.begin(), c.types.end(), [](const Type& t) {
+    return (is_integer(t.dtype) && info(t.dtype).bits == 64) || is_complex(t.dtype) || t.rank() > 5;
+  });
+}
+
+/// With one thread and with several, which split their work; and what a device may take apart with params for inputs,
+/// of which it learns the values after it has said whether it takes them.
 Finding agrees_on(const Device& device, const OpDef& op, const Sample& s) {
   constexpr int kThreads[] = {1, 3};
-  for (const Case& c : cases_of(op, s))
+  for (const Case& c : cases_of(op, s)) {
     if (Judged judged = judge(c.graph(op), c.inputs(), device, kThreads); judged.judgement == Judgement::wrong)
       return finding(text_of(judged.why, " for ", c.text()));
+    if (!is_taken_apart_somewhere(c)) continue;
+    const Judged judged =
+        judge(c.graph(op), c.inputs(), device, std::span(kThreads, 1), HeldTo::reference, GivenAs::params);
+    if (judged.judgement == Judgement::wrong) return finding(text_of(judged.why, " for params ", c.text()));
+  }
   return {};
 }
 

@@ -8,6 +8,7 @@
 //	threads=4                      as many threads as a run may use
 //	library=/usr/lib/librlx_c.so   the shared library, which else is looked for as rlx.New says
 //	nofuse                         GoMLX's own decompositions instead of fused ops
+//	narrow                         permits coreml to compute in 32 bits what has 64
 //
 // A library that cannot be loaded is an error of [New], not of the import.
 package gomlx
@@ -35,7 +36,7 @@ func init() {
 type options struct {
 	device, library string
 	threads         int
-	nofuse          bool
+	nofuse, narrow  bool
 }
 
 func parseOptions(config string) (options, error) {
@@ -54,8 +55,10 @@ func parseOptions(config string) (options, error) {
 			o.library = value
 		case name == "nofuse" && !hasValue:
 			o.nofuse = true
+		case name == "narrow" && !hasValue:
+			o.narrow = true
 		case hasValue:
-			return o, errors.Errorf("backend rlx: unknown option %q; there are threads=N, library=PATH, nofuse and the name of a device", each)
+			return o, errors.Errorf("backend rlx: unknown option %q; there are threads=N, library=PATH, nofuse, narrow and the name of a device", each)
 		default:
 			o.device = name // New asks the library whether there is such a device
 		}
@@ -87,9 +90,9 @@ func newBackend(config string) (*Backend, error) {
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}
-	session, err := lib.NewSession(o.device, rlx.SessionOptions{Threads: o.threads})
+	session, err := lib.NewSession(o.device, rlx.SessionOptions{Threads: o.threads, Narrow: o.narrow})
 	if err != nil {
-		return nil, errors.Wrapf(err, "backend rlx: neither a device that can run here nor an option: %q; options are threads=N, library=PATH and nofuse", o.device)
+		return nil, errors.Wrapf(err, "backend rlx: neither a device that can run here nor an option: %q; options are threads=N, library=PATH, nofuse and narrow", o.device)
 	}
 	return &Backend{lib: lib, options: o, session: session}, nil
 }

@@ -109,7 +109,7 @@ def artifact_info(path: str | PathLike[str]) -> dict[str, Any]: ...
 
 class Session:
     device: str
-    def __init__(self, device: str = ..., threads: int = ...) -> None: ...
+    def __init__(self, device: str = ..., threads: int = ..., narrow: bool = ...) -> None: ...
     def compile(
         self,
         graph: Graph,
@@ -128,6 +128,7 @@ class Session:
         compute: _Compute = ...,
         fallback: _Names | None = ...,
         placement: _Placement = ...,
+        narrow: bool = ...,
     ) -> Compiled: ...
     def load(self, path: str | PathLike[str]) -> Compiled: ...
     def report(
@@ -148,6 +149,7 @@ class Session:
         compute: _Compute = ...,
         fallback: _Names | None = ...,
         placement: _Placement = ...,
+        narrow: bool = ...,
     ) -> dict[str, Any]: ...
 
 class DeviceInfo(NamedTuple):
@@ -184,6 +186,7 @@ def dispatch_report(
     compute: _Compute = ...,
     fallback: _Names | None = ...,
     placement: _Placement = ...,
+    narrow: bool = ...,
 ) -> dict[str, Any]: ...
 
 class Lowered:
@@ -239,7 +242,8 @@ def jit(
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
     precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
     force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
-    fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...
+    fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...,
+    narrow: bool = ...
 ) -> Jit[_F]: ...
 @overload
 def jit(
@@ -248,7 +252,8 @@ def jit(
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
     precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
     force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
-    fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...
+    fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...,
+    narrow: bool = ...
 ) -> Callable[[_F], Jit[_F]]: ...
 def set_num_threads(threads: int) -> None: ...
 def get_num_threads() -> int: ...

@@ -173,7 +173,7 @@ def placements(placement):
 
 def compile_options(strict=False, accuracy="f32", batch_invariant=False, precision="strict", kernel_dispatch="native", mode="eager",
                     force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None, compute="f32",
-                    fallback=None, placement=()):
+                    fallback=None, placement=(), narrow=False):
     """The options of a compile as C takes them. `Session.compile` says what they mean."""
     more = dict(precision=Word(_PRECISIONS[_one_of(_PRECISIONS, precision, "precision")]),
                 compute=Word(_COMPUTES[_one_of(_COMPUTES, compute, "compute")]),
@@ -186,6 +186,8 @@ def compile_options(strict=False, accuracy="f32", batch_invariant=False, precisi
         more["fallback"] = name_list(fallback, "fallback")
     if placement:
         more["placement"] = placements(placement)
+    if narrow:
+        more["narrow"] = True
     return CompileOptions(ctypes.sizeof(CompileOptions), int(bool(strict)), _one_of(_DISPATCHES, kernel_dispatch, "kernel_dispatch"),
                           _one_of(_MODES, mode, "mode"), _one_of(_ACCURACIES, accuracy, "accuracy"), int(bool(batch_invariant)),
                           (c_char_p * max(1, len(donate)))(*donate), len(donate), text_of(more).encode())
@@ -195,12 +197,12 @@ class Session:
     """A device with its thread pool, and the programs that were compiled for it.
 
     ``device`` is a name that ``rlx.devices()`` gives; without one it is what the environment variable RLX_DEVICE names, else the
-    processor.
+    processor. ``narrow`` is that option of every compile.
     """
 
-    def __init__(self, device="", threads=0):
+    def __init__(self, device="", threads=0, narrow=False):
         self.handle = c_void_p()
-        options = SessionOptions(ctypes.sizeof(SessionOptions), threads)
+        options = SessionOptions(ctypes.sizeof(SessionOptions), threads, int(bool(narrow)))
         check(lib.rlx_session_create, device.encode(), byref(options), byref(self.handle))
         self._finalizer = weakref.finalize(self, lib.rlx_session_free, self.handle)
         self.device = device or os.environ.get("RLX_DEVICE") or "cpu"
@@ -226,6 +228,8 @@ class Session:
         fallback         names of devices that may run what this one does not take, in this order; None: what RLX_FALLBACK says
         placement        where nodes are to run: pairs of a pattern and a device, or a dictionary. A pattern is of nodes' names, with '*'
                          for any characters, or "op:NAME", or "%NUMBER" as the graph's text has it
+        narrow           True: a device without numbers of 64 bits ("coreml") may compute int64 in int32 and float64 in float32. An
+                         input or a param with a number that int32 does not hold is an error then
         """
         compiled, given = c_void_p(), compile_options(**options)
         check(lib.rlx_compile, self.handle, graph.handle, byref(given), byref(compiled))

@@ -113,7 +113,7 @@ class Value(Structure):
 
 
 class SessionOptions(Structure):
-    _fields_ = [("struct_size", c_size_t), ("threads", c_int)]
+    _fields_ = [("struct_size", c_size_t), ("threads", c_int), ("narrow", c_int)]
 
 
 class CompileOptions(Structure):

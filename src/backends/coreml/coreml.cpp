@@ -6,6 +6,7 @@
 #include "backends/coreml/weights.h"
 #include "ir/leaves.h"
 #include "passes/collapse_rank.h"
+#include "passes/narrow_integers.h"
 #include "passes/spell_out_combiners.h"
 #include "passes/split_complex.h"
 #include "passes/split_words.h"
@@ -56,13 +57,24 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options,
       auto no_rule = cannot_split_words(q);
       if (!no_rule) return std::nullopt;
       if (options.narrow) return why;
+      // The next stage knows whether i32 holds its numbers, which then is written as it is.
+      Options narrowed = options;
+      narrowed.narrow = true;
+      if (q.node.op->is_primitive() && find_row(q, narrowed)) return std::nullopt;
     }
     // Only primitives are written in parts; what others are made of may be complex or wide itself.
     if (any_empty && !q.node.op->is_primitive()) return "parts of it have no elements, and Core ML no such tensors";
     if (any_complex || any_wide || any_empty) return std::nullopt;
   }
-  for (const Type& t : q.operands)
-    if (auto why = not_carried(t, rules)) return why;
+  for (size_t i = 0; i < q.operands.size(); ++i)
+    if (auto why = not_carried(q.operands[i], rules)) {
+      const DType t = q.operands[i].dtype;
+      if ((t == i64 || t == u64) && q.range)
+        why = text_of(*why, "; of its operand ", i, " is known that it is in ", q.range(i),
+                      ": where its numbers are those of i32, convert or clamp it to that, or permit that all integers "
+                      "of 64 bits are narrowed (CompileOptions::narrow)");
+      return why;
+    }
   for (const Type& t : q.node.types)
     if (auto why = not_carried(t, rules)) return why;
   std::string why;
@@ -291,27 +303,44 @@ Target target(const Options& options) {
   whole.first = {{"spell_out_combiners", spell_out_combiners}};
   whole.next = std::make_shared<const NextStage>(
       NextStage{options.narrow ? is_taken_apart_where_narrowed : is_taken_apart,
-                passes_that_take_apart(options.narrow, options.words_in_signature),
+                passes_that_take_apart(options),
                 {"coreml", [options](const Question& q) { return refusal_of(q, options, false); }}});
   return whole;
 }
+
+namespace {
+
+std::vector<std::string> notes_on_integers(const Graph& g) { return narrow_integers(g, NarrowSignature::yes).notes; }
+
+/// Constants that are others in 32 bits, which was permitted.
+std::vector<std::string> notes_on_narrowed(const Graph& g) {
+  std::vector<std::string> notes;
+  const IntegerRanges ranges(g);
+  for (size_t n = 0; n < g.nodes().size(); ++n) {
+    const Node& node = g.nodes()[n];
+    if (node.op != &op::constant || node.types[0].dtype != i64) continue;
+    const IntegerRange r = ranges.of({static_cast<int32_t>(n), 0});
+    if (!r.fits(i32))
+      notes.push_back(text_of("a constant ", node.types[0], " has numbers in ", r, ", which wrap in i32"));
+  }
+  return notes;
+}
+
+}  // namespace
 
 Target whole_target(const Options& options) {
   Target whole = target(options);
   NextStage next = *whole.next;
   next.is_only_checked = true;
-  // Also for a graph of inputs alone, which no node would refuse. Not where a param would have to be taken apart: that
-  // is done to its value, once it is bound.
-  next.is_needed = [](const Graph& g) {
-    return std::none_of(g.params().begin(), g.params().end(), [&](Ref r) {
-      const Type& t = g.type(r);
-      return is_complex(t.dtype) || is_wide(t, kMostDims) || t.dtype == i64 || t.dtype == u64;
-    });
-  };
+  // Also for a graph of inputs alone, which no node would refuse.
+  next.is_needed = [](const Graph&) { return true; };
+  // Params are taken apart by their values, once these are bound; until then they are as good as inputs.
+  next.passes.insert(next.passes.begin(), {"with_inputs_for_odd_params", with_inputs_for_odd_params});
   next.target.boundary_refusal = [options](const Type& t) {
     return not_carried(t, TypeRules{options.narrow, options.open_dims});
   };
   whole.next = std::make_shared<const NextStage>(std::move(next));
+  whole.notes = options.narrow ? notes_on_narrowed : notes_on_integers;
   return whole;
 }
 

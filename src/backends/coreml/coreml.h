@@ -20,6 +20,8 @@ struct Options {
   bool nearest = false;
   /// Whether inputs and outputs of 64 bits are two of 32 each (passes/split_words.h), so that all bits arrive.
   bool words_in_signature = false;
+  /// Whether inputs and outputs that can be i32 are so already (passes/narrow_integers.h), and the others stay.
+  bool is_signature_narrowed = false;
   /// Whether random numbers may be of Core ML's own stream, whatever the key.
   bool native_random = false;
 };

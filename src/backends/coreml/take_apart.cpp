@@ -1,9 +1,10 @@
 // See the header.
 #include "backends/coreml/take_apart.h"
 
-#include "backends/coreml/coreml.h"
+#include "ir/leaves.h"
 #include "ir/rewrite.h"
 #include "passes/collapse_rank.h"
+#include "passes/narrow_integers.h"
 #include "passes/split_complex.h"
 #include "passes/split_words.h"
 #include "passes/subgraphs.h"
@@ -70,7 +71,16 @@ bool holds_any(const Graph& g, bool narrow) {
 bool is_taken_apart(const Graph& g) { return holds_any(g, false); }
 bool is_taken_apart_where_narrowed(const Graph& g) { return holds_any(g, true); }
 
-std::vector<Pass> passes_that_take_apart(bool narrow, bool with_signature) {
+Graph with_inputs_for_odd_params(const Graph& g) {
+  return with_leaves(g, [](Graph& to, const Node& leaf) {
+    const Type& t = leaf.types[0];
+    const bool is_input = leaf.op == &op::input || is_complex(t.dtype) || is_wide(t, kMostDims);
+    return is_input ? to.input(leaf.name, t) : to.param(leaf.name, t);
+  });
+}
+
+std::vector<Pass> passes_that_take_apart(const Options& options) {
+  const bool narrow = options.narrow;
   const auto where = [](bool(Found::*sort), Graph (*run)(const Graph&)) {
     return [=](const Graph& g) { return found_in(g, false).*sort ? run(g) : g; };
   };
@@ -81,7 +91,12 @@ std::vector<Pass> passes_that_take_apart(bool narrow, bool with_signature) {
       {"split_complex", where(&Found::complex, split_complex)},
       {"collapse_rank", where(&Found::wide, [](const Graph& g) { return collapse_rank(g, kMostDims); })},
   };
-  if (with_signature) passes.insert(passes.begin(), {"split_word_signature", split_word_signature});
+  if (options.words_in_signature && !narrow)
+    passes.insert(passes.begin(), {"split_word_signature", split_word_signature});
+  const NarrowSignature signature = options.is_signature_narrowed ? NarrowSignature::no : NarrowSignature::yes;
+  if (!narrow)
+    passes.insert(passes.begin(),
+                  {"narrow_integers", [signature](const Graph& g) { return narrow_integers(g, signature).graph; }});
   return passes;
 }
 

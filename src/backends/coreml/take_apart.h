@@ -2,7 +2,7 @@
 // tensors without elements.
 #pragma once
 
-#include "passes/target.h"
+#include "backends/coreml/coreml.h"
 
 namespace rlx::coreml {
 
@@ -13,7 +13,10 @@ bool is_taken_apart_where_narrowed(const Graph& g);
 
 /// A pass for each sort of them. Complex inputs and outputs become two each, real parts and imaginary parts, and the
 /// leading dims of wide ones are joined.
-/// `with_signature`: inputs and outputs of 64 bits become two each as well.
-std::vector<Pass> passes_that_take_apart(bool narrow, bool with_signature);
+/// Integers of 64 bits are i32 where that is known to hold them (passes/narrow_integers.h), unless all are narrowed.
+std::vector<Pass> passes_that_take_apart(const Options& options);
+/// Params of complex numbers and of more than kMostDims dims as inputs, which can be taken apart before they have
+/// values.
+Graph with_inputs_for_odd_params(const Graph& g);
 
 }  // namespace rlx::coreml

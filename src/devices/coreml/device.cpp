@@ -3,7 +3,9 @@
 
 #include <complex>
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <optional>
 
 #include "backends/coreml/coreml.h"
 #include "backends/coreml/take_apart.h"
@@ -15,6 +17,7 @@
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
 #include "passes/collapse_rank.h"
+#include "passes/narrow_integers.h"
 #include "rlx/element.h"
 
 namespace rlx {
@@ -28,14 +31,35 @@ Tensor as(const Tensor& t, DType dtype, const Shape& shape) {
   for (size_t i = 0; i < t.element_count(); ++i) {
     if (is_float(dtype)) store<double>(out, i, load_number(t, i));
     else if (dtype == boolean) out.mutable_values<bool>()[i] = load_number(t, i) != 0;
+    else if (dtype == u64) store<uint64_t>(out, i, static_cast<uint32_t>(load_index(t, i)));  // the bits of i32
     else store<int64_t>(out, i, t.dtype() == boolean ? load_number(t, i) != 0 : load_index(t, i));
   }
   return out;
 }
 
 /// Graphs are claimed with their complex numbers and many dims, which are taken apart behind the claims.
-coreml::Options options_for(const coreml_framework::Framework& framework) {
-  return {.newest_opset = framework.newest_opset, .narrow = false, .open_dims = true, .words_in_signature = true};
+coreml::Options options_for(const coreml_framework::Framework& framework, bool narrow) {
+  return {.newest_opset = framework.newest_opset, .narrow = narrow, .open_dims = true, .words_in_signature = !narrow};
+}
+
+bool is_of_64_bits(DType t) { return t == i64 || t == u64; }
+
+/// Fails for integers of 64 bits that have to be 32 bits on the device, and are not.
+void check_numbers(const Tensor& t, std::string_view what, const std::string& name, std::string_view why) {
+  for (size_t i = 0; i < t.element_count(); ++i) {
+    const bool fits = t.dtype() == u64 ? load<uint64_t>(t, i) <= std::numeric_limits<uint32_t>::max()
+                                       : load<int64_t>(t, i) == static_cast<int32_t>(load<int64_t>(t, i));
+    if (fits) continue;
+    std::string number = t.dtype() == u64 ? std::to_string(load<uint64_t>(t, i)) : std::to_string(load<int64_t>(t, i));
+    std::string place;
+    for (size_t d = t.rank(), rest = i; d-- > 0;) {
+      const auto extent = static_cast<size_t>(t.shape()[d]);
+      place = std::to_string(rest % extent) + (place.empty() ? "" : ", ") + place;
+      rest /= extent;
+    }
+    fail(ErrorCode::invalid_argument, "the ", what, " '", name, "' has ", number, " at [", place,
+         "], which 32 bits do not hold, and Core ML has no more: ", why);
+  }
 }
 
 Tensor part_of(const Tensor& z, bool imaginary) {
@@ -89,6 +113,7 @@ class CoremlExecutable final : public HostExecutable {
   CoremlExecutable(Graph graph, Device device, coreml_framework::Framework framework, LoadOptions options)
       : graph_(std::move(graph)), device_(device), framework_(std::move(framework)), options_(std::move(options)) {
     add_open_dims(graph_, open_dims_);
+    if (!options_.narrow) narrowed_ = narrow_integers(graph_, NarrowSignature::yes).graph;
     if (framework_.present && options_.batch_invariant)
       fail(ErrorCode::unsupported,
            "CoreML.framework does not say in which order it sums: results that do not depend on the "
@@ -96,6 +121,7 @@ class CoremlExecutable final : public HostExecutable {
   }
 
   void bind(const std::string& name, Tensor value) override {
+    if (options_.narrow && is_of_64_bits(value.dtype())) check_numbers(value, "param", name, kAsked);
     params_[name] = std::move(value);
     std::scoped_lock lock(mutex_);
     runner_.reset();  // weights stand in the package
@@ -110,7 +136,7 @@ class CoremlExecutable final : public HostExecutable {
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
     if (has_empty_values(inputs)) return by_cpu().run(inputs, outputs, options);
     CoremlRunner& r = runner();
-    std::vector<Tensor> results = as_built(r.run(carried(inputs), options), graph_.output_types());
+    std::vector<Tensor> results = as_built(r.run(carried(inputs), options), returned());
     for (size_t i = 0; i < results.size(); ++i) {
       Tensor& result = results[i];
       if (options.memory.empty()) {
@@ -127,25 +153,42 @@ class CoremlExecutable final : public HostExecutable {
   bool begin(Tensors inputs, const RunOptions&, Done done) override {
     if (has_empty_values(inputs)) return false;
     CoremlRunner& r = runner();
-    return r.begin(carried(inputs), [types = graph_.output_types(), done = std::move(done)](std::vector<Tensor> results,
-                                                                                            std::exception_ptr error) {
-      if (!error) try {
-          results = as_built(std::move(results), types);
-        } catch (...) {
-          error = std::current_exception();
-        }
-      done(std::move(results), error);
-    });
+    return r.begin(carried(inputs),
+                   [types = returned(), done = std::move(done)](std::vector<Tensor> results, std::exception_ptr error) {
+                     if (!error) try {
+                         results = as_built(std::move(results), types);
+                       } catch (...) {
+                         error = std::current_exception();
+                       }
+                     done(std::move(results), error);
+                   });
   }
   PlacementReport placement() override { return runner().placement(); }
 
  private:
+  static constexpr std::string_view kAsked = "integers of 64 bits are narrowed, as was asked for";
+
+  /// The graph without i64 where i32 holds its numbers, of inputs and outputs too.
+  const Graph& carried_graph() const { return narrowed_ ? *narrowed_ : graph_; }
+  /// Whether an integer of 64 bits crosses the boundary in two words.
+  bool is_in_words(DType carried) const { return !options_.narrow && is_of_64_bits(carried); }
+  struct Returned {
+    Type type;
+    bool in_words;
+  };
+  std::vector<Returned> returned() const {
+    std::vector<Returned> all;
+    const std::vector<Type> carried = carried_graph().output_types();
+    for (const Type& t : graph_.output_types()) all.push_back({t, is_in_words(carried[all.size()].dtype)});
+    return all;
+  }
   /// Inputs as the package describes them.
   std::vector<Tensor> carried(Tensors inputs) const {
     if (inputs.size() != graph_.inputs().size())
       fail(ErrorCode::invalid_argument, "graph '", graph_.name(), "' has ", graph_.inputs().size(), " inputs, got ",
            inputs.size());
     std::vector<Tensor> given;
+    const std::vector<Type> carried_types = carried_graph().input_types();
     for (size_t i = 0; i < inputs.size(); ++i) {
       Type wanted = graph_.type(graph_.inputs()[i]);  // of open sizes `has_empty_values` has seen that they agree
       if (is_static(wanted.dims) ? inputs[i].type() != wanted : inputs[i].dtype() != wanted.dtype)
@@ -157,25 +200,31 @@ class CoremlExecutable final : public HostExecutable {
         Shape shape = joined ? feature.shape : t.rank() == 0 ? Shape{1} : t.shape();
         given.push_back(as(t, *feature.dtype, shape));
       };
-      if (is_complex(wanted.dtype)) give(part_of(inputs[i], false)), give(part_of(inputs[i], true));
-      else if (info(wanted.dtype).bits == 64 && is_integer(wanted.dtype))
+      if (is_complex(wanted.dtype)) {
+        give(part_of(inputs[i], false)), give(part_of(inputs[i], true));
+      } else if (is_in_words(carried_types[i].dtype)) {
         give(word_of(inputs[i], true)), give(word_of(inputs[i], false));
-      else give(inputs[i]);
+      } else {
+        if (is_of_64_bits(wanted.dtype))
+          check_numbers(inputs[i], "input", graph_.node(graph_.inputs()[i]).name,
+                        options_.narrow ? kAsked : "this input is only read as places");
+        give(inputs[i]);
+      }
     }
     return given;
   }
   /// Results as the graph has them.
-  static std::vector<Tensor> as_built(std::vector<Tensor> results, const std::vector<Type>& types) {
+  static std::vector<Tensor> as_built(std::vector<Tensor> results, const std::vector<Returned>& returned) {
     std::vector<Tensor> outputs;
-    for (size_t i = 0, next = 0; i < types.size(); ++i) {
+    size_t next = 0;
+    for (const auto& [type, in_words] : returned) {
       Tensor result = results.at(next++);
-      if (is_complex(types[i].dtype)) result = complex_of(result, results.at(next++), types[i]);
-      else if (info(types[i].dtype).bits == 64 && is_integer(types[i].dtype))
-        result = joined_words(result, results.at(next++), types[i].dtype);
-      Shape shape = types[i].rank() == 0                   ? Shape{}
-                    : is_wide(types[i], coreml::kMostDims) ? shape_of(types[i].dims)
-                                                           : result.shape();
-      outputs.push_back(as(result, types[i].dtype, shape));
+      if (is_complex(type.dtype)) result = complex_of(result, results.at(next++), type);
+      else if (in_words) result = joined_words(result, results.at(next++), type.dtype);
+      Shape shape = type.rank() == 0                   ? Shape{}
+                    : is_wide(type, coreml::kMostDims) ? shape_of(type.dims)
+                                                       : result.shape();
+      outputs.push_back(as(result, type.dtype, shape));
     }
     return outputs;
   }
@@ -200,20 +249,25 @@ class CoremlExecutable final : public HostExecutable {
   CoremlRunner& runner() {
     std::scoped_lock lock(mutex_);
     if (runner_) return *runner_;
-    bool plain = graph_.params().empty() && !coreml::is_taken_apart(graph_);
-    coreml::Translated translated = coreml::translate(plain ? graph_ : ready(), options_for(framework_));
+    const bool apart = options_.narrow ? coreml::is_taken_apart_where_narrowed(graph_) : coreml::is_taken_apart(graph_);
+    const bool plain = graph_.params().empty() && !apart;
+    coreml::Translated translated =
+        coreml::translate(plain ? graph_ : ready(), options_for(framework_, options_.narrow));
     description_ = translated.model.main;
     runner_ = make_coreml_runner(translated.model, coreml_units(device_), options_, framework_);
     return *runner_;
   }
   /// With its params' values, which may fold further, and without what programs do not have.
   Graph ready() const {
-    Pipelined legal = run_pipeline(with_values(graph_, params_), coreml::target(options_for(framework_)), {});
+    coreml::Options options = options_for(framework_, options_.narrow);
+    options.is_signature_narrowed = true;
+    Pipelined legal = run_pipeline(with_values(carried_graph(), params_), coreml::target(options), {});
     require_complete(legal.report, false);
     return std::move(legal.graph);
   }
 
   Graph graph_;
+  std::optional<Graph> narrowed_;  // nothing where all integers of 64 bits are narrowed
   Device device_;
   coreml_framework::Framework framework_;
   LoadOptions options_;
@@ -269,12 +323,9 @@ class CoremlDevice final : public Backend {
   }
   /// What a report calls it says who runs the program.
   Target target() const override {
-    Target target = coreml::whole_target(options_for(framework_));
-    target.name = name();
-    target.detail = framework_.present
-                        ? "an ML Program, by CoreML.framework"
-                        : "an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU";
-    return target;
+    Target whole = target_with(false);
+    whole.narrowed = std::make_shared<const Target>(target_with(true));
+    return whole;
   }
   std::vector<TargetFact> facts() const override {
     if (framework_.present)
@@ -291,6 +342,15 @@ class CoremlDevice final : public Backend {
   }
 
  private:
+  Target target_with(bool narrow) const {
+    Target target = coreml::whole_target(options_for(framework_, narrow));
+    target.name = name();
+    target.detail = framework_.present
+                        ? "an ML Program, by CoreML.framework"
+                        : "an ML Program; no CoreML.framework here: the MIL front end runs it on the CPU";
+    return target;
+  }
+
   Device device_;
   coreml_framework::Framework framework_;
 };

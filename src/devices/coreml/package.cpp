@@ -124,6 +124,9 @@ void note_signature(const Graph& before, const Graph& after, std::vector<std::st
     else if (is_wide(from, coreml::kMostDims))
       notes.push_back(text_of("the ", what, " '", name, "' is ", from, " in the graph, and ", to,
                               " in the package: its leading dims are joined"));
+    else if (from.dtype != to.dtype)
+      notes.push_back(
+          text_of("the ", what, " '", name, "' is ", from, " in the graph, and ", to.dtype, " in the package"));
   };
   auto in = before.input_types(), new_in = after.input_types();
   for (size_t i = 0, k = 0; i < in.size(); k += is_complex(in[i].dtype) ? 2 : 1, ++i)
