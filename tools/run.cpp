@@ -182,7 +182,7 @@ void Run::bind_params(CompiledGraph& compiled) const {
 CompiledGraph Run::compiled_model() const {
   if (!is_artifact(model)) return Session(Device::parse(device), {threads}).compile(load_model(model), compile);
   if (asks_for_numbers(compile) || !compile.placement.empty())
-    throw UsageError("--accuracy, --compute, --batch-invariant and --place are for `rlx compile`: '" + model +
+    throw UsageError("--accuracy, --compute, --batch-invariant, --narrow and --place are for `rlx compile`: '" + model +
                      "' is compiled already");
   const std::string meant = device_option->count() > 0 ? device : artifact_info(model).device;
   return Session(Device::parse(meant), {threads}).load(model);
@@ -215,7 +215,8 @@ void Run::run() const {
       throw UsageError("--params and --profile are for graphs, not for packages");
     if (asks_for_numbers(compile))
       throw UsageError(
-          "--accuracy, --compute and --batch-invariant are for graphs, not for packages; convert the package first: "
+          "--accuracy, --compute, --batch-invariant and --narrow are for graphs, not for packages; convert the package "
+          "first: "
           "rlx convert PACKAGE GRAPH.rlx");
     return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare, json},
                        read_inputs(inputs.empty() ? Inputs() : package_wants()));

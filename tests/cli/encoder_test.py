@@ -9,7 +9,7 @@ import os
 import shutil
 import unittest
 
-from program import GOLDEN, ProgramTest, read_npy, read_safetensors, require_model, rlx
+from program import GOLDEN, ProgramTest, read_npy, read_safetensors, require_model, rlx, write_npy
 
 MODEL = require_model()
 SANITIZED = bool(os.environ.get("RLX_SANITIZED"))
@@ -217,6 +217,47 @@ class Search(ProgramTest):
         text = self.succeeds("search", "--model", MODEL, "--corpus", corpus, "--top", 9, "an animal")
         self.assertEqual([line.split()[1] for line in text.splitlines()[1:]], ["1", "2"])
         self.fails(1, "no lines", "search", "--model", MODEL, "--corpus", self.file("empty.txt", ""), "x")
+
+
+class OnCoreml(ProgramTest):
+    """What the report says of the encoder on the device `coreml`, and that it runs there as an ML Program, with the CPU's numbers."""
+
+    SENTENCES = "A cat sits on the mat.\nThe stock market fell.\n\nCats are animals.\n"
+
+    def test_embeddings_are_those_of_the_cpu(self):
+        lines, on = self.file("lines.txt", self.SENTENCES), {}
+        for device in ("cpu", "coreml"):
+            out = self.folder / f"{device}.npy"
+            self.succeeds("embed", "--model", MODEL, "--device", device, "--file", lines, "--npy", out)
+            on[device] = rows(out)
+        self.assertEqual(len(on["coreml"]), 4)
+        for row, want in zip(on["coreml"], on["cpu"], strict=True):
+            norms = math.sqrt(sum(a * a for a in row) * sum(b * b for b in want))
+            self.assertGreaterEqual(sum(a * b for a, b in zip(row, want)) / norms, 0.99999)
+
+    def test_search_finds_what_it_finds_on_the_cpu(self):
+        corpus, found = self.file("corpus.txt", self.SENTENCES), {}
+        for device in ("cpu", "coreml"):
+            printed = self.succeeds("search", "--model", MODEL, "--device", device, "--corpus", corpus, "--json", "an animal", "money")
+            found[device] = [[(h["line"], round(h["score"], 3)) for h in json.loads(line)["hits"]] for line in printed.splitlines()]
+        self.assertEqual(found["coreml"], found["cpu"])
+
+    def test_what_where_says_of_it_a_run_does(self):
+        where = self.succeeds("where", MODEL, "--target", "coreml")
+        self.assertRegex(where, r"(?m)^all( +(\d+|-)){4} +-$")  # nothing is missing
+        self.assertIn("the input 'input_ids' (i64[B, S]) is i32, for only places are read of it", where)
+        given = []
+        for name, values in (("input_ids", [101, 4937, 102]), ("attention_mask", [1, 1, 1]), ("token_type_ids", [0, 0, 0])):
+            path = self.folder / f"{name}.npy"
+            write_npy(path, "<i8", [1, 3], values)
+            given += ["--input", f"{name}={path}"]
+        got = {}
+        for device in ("cpu", "coreml"):
+            self.succeeds("run", MODEL, "--device", device, *given, "--output-dir", self.folder / device)
+            got[device] = rows(next((self.folder / device).glob("*.npy")))[0]
+        self.assertLessEqual(max(abs(a - b) for a, b in zip(got["coreml"], got["cpu"], strict=True)), 1e-5)
+        write_npy(self.folder / "input_ids.npy", "<i8", [1, 3], [101, 1 << 40, 102])
+        self.fails(1, "the input 'input_ids' has 1099511627776 at [0, 1], which 32 bits do not hold", "run", MODEL, "--device", "coreml", *given)
 
 
 class DamagedModel(ProgramTest):

@@ -42,7 +42,7 @@ def data(rng):
 @pytest.mark.parametrize("options", [
     {}, {"strict": False}, {"accuracy": "exact"}, {"accuracy": "row_relative"}, {"batch_invariant": True}, {"precision": "relaxed"},
     {"kernel_dispatch": "common"}, {"mode": "lazy"}, {"mode": "aot"}, {"force_common": "softmax"}, {"force_common": {"softmax"}},
-    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}, {"compute": "f32"},
+    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}, {"compute": "f32"}, {"narrow": True},
     {"fallback": "tiny"}, {"fallback": ["loopback", "tiny"]}, {"placement": {"op:softmax": "tiny"}},
     {"placement": [("op:matmul", "loopback"), ("*", "cpu")]}], ids=str)
 def test_every_option_of_a_compile_is_taken_and_means_the_same_numbers(data, options):
@@ -202,3 +202,24 @@ graph @next {
         close(rlx.Session().compile(graph, donate=donate).run({"state": given})["state"], np.exp(start), 1e-6)
         if not donate:
             assert np.array_equal(given, start)
+
+
+def test_narrow_permits_coreml_to_compute_in_32_bits_what_has_64():
+    graph = rlx.Graph.parse("""rlx 1
+graph @sums {
+  %0 = input() @"x" : i64[2, 3]
+  %1 = reduce(%0) {kind = sum, axes = [1]} : i64[2]
+  return %1 @"y"
+}
+""")
+    x = np.array([[1, 2, 3], [-4, 5, 2**31 - 1]])
+    with pytest.raises(rlx.Error, match="Core ML has no i64.*narrow=True"):
+        rlx.Session("coreml").compile(graph)
+    for compiled in (rlx.Session("coreml").compile(graph, narrow=True), rlx.Session("coreml", narrow=True).compile(graph)):
+        y = compiled.run({"x": x})["y"]
+        assert y.dtype == np.int64
+        np.testing.assert_array_equal(y, x.astype("i4").sum(1, dtype="i4"))
+        with pytest.raises(rlx.Error, match=r"the input 'x' has 4294967296 at \[0, 1\]"):
+            compiled.run({"x": np.array([[1, 2**32, 3], [0, 0, 0]])})
+    y = rlx.Session("coreml", narrow=True).compile(OF_F64).run({"x": np.array([0.0, 1, -1, 2])})["y"]
+    close(np.asarray(y), np.exp([0.0, 1, -1, 2]), 1e-6)
