@@ -44,10 +44,13 @@ constexpr std::array<std::string_view, 3> names_of(Accuracy) { return {"f32", "e
 /// as_f16, as_bf16 ("f16", "bf16"): products, convolutions and attention, and what moves, activates and normalizes
 /// their results. bf16 has 8 bits of precision and the range of f32; f16 has 11 and becomes infinite beyond 65,504.
 ///
-/// automatic ("auto"): in the type that the device multiplies faster than f32, as `rlx devices --json` says of it
+/// as_i8 ("int8"): products with weights, in integers of 8 bits with scales by row and by output channel, which are
+/// made of the numbers themselves. All else is f32.
+///
+/// automatic ("auto"): in the float that the device multiplies faster than f32, as `rlx devices --json` says of it
 /// (`fast_float`), and in f32 where it has none. The report's target says which.
-enum class Compute { as_f32, as_f16, as_bf16, automatic };
-constexpr std::array<std::string_view, 4> names_of(Compute) { return {"f32", "f16", "bf16", "auto"}; }
+enum class Compute { as_f32, as_f16, as_bf16, as_i8, automatic };
+constexpr std::array<std::string_view, 5> names_of(Compute) { return {"f32", "f16", "bf16", "int8", "auto"}; }
 
 /// When the work is done. eager: passes and lowering in compile(). lazy: at the first run. aot: as eager, and the
 /// weights are packed as soon as the last one is bound, so that the first run takes as long as every other.
@@ -72,8 +75,8 @@ struct CompileOptions {
   std::set<std::string> force_native = {};  ///< names of ops that must not be decomposed
   Precision precision = Precision::strict;
   Accuracy accuracy = Accuracy::as_f32;
-  /// Narrower than f32, fused ops round once, as under Precision::relaxed. With Accuracy::exact f16 and bf16 are
-  /// errors, and `automatic` is f32.
+  /// Narrower than f32, fused ops round once, as under Precision::relaxed. With Accuracy::exact f16, bf16 and int8
+  /// are errors, and `automatic` is f32.
   Compute compute = Compute::as_f32;
   /// Products with weights add up in an order that depends on k and n alone, so that the bits of a row do not depend on
   /// how many rows are multiplied with it. docs/runtime.md says which ops this makes invariant, and what it costs.

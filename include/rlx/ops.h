@@ -9,6 +9,7 @@
 #include "rlx/ops/contract.h"
 #include "rlx/ops/control.h"
 #include "rlx/ops/conv.h"
+#include "rlx/ops/dynamic_quantize.h"
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/elementwise.h"
 #include "rlx/ops/fft.h"

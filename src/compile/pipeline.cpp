@@ -23,6 +23,7 @@
 #include "passes/legalize.h"
 #include "passes/merge_equal_nodes.h"
 #include "passes/mixed_precision.h"
+#include "passes/quantize_products.h"
 #include "passes/simplify.h"
 #include "passes/simplify_products.h"
 #include "passes/subgraphs.h"
@@ -50,12 +51,16 @@ Graph rounding(const Graph& g, const Target&, const CompileOptions& options) {
   return with_bodies(g, [&](const Graph& body) { return kPass(body, where); });
 }
 Graph widen_regions_for(const Graph& g, const Target& target, const CompileOptions& options) {
-  const bool may = options.precision == Precision::relaxed || computed_in(options, target) != f32;
+  const DType narrow = computed_in(options, target);
+  const bool may = options.precision == Precision::relaxed || narrow == f16 || narrow == bf16;
   return may ? with_bodies(g, widen_regions) : g;
 }
 Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOptions& options) {
   const DType narrow = computed_in(options, target);
-  return narrow == f32 ? g : in_mixed_precision(g, narrow, MixedFor::inference);
+  return narrow == f16 || narrow == bf16 ? in_mixed_precision(g, narrow, MixedFor::inference) : g;
+}
+Graph quantize_products_for(const Graph& g, const Target&, const CompileOptions& options) {
+  return options.compute == Compute::as_i8 ? quantize_products(g) : g;
 }
 
 Graph sums_in_f64_for(const Graph& g, const Target&, const CompileOptions& options) {
@@ -98,8 +103,9 @@ const SharedPass kBefore[] = {
     {"fuse_convolution", fuse_convolution_for},    // as fuse_matmul, and with the norms that only scale
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
     {"fuse_residual_norm", rounding<fuse_residual_norm>},  // ... so norms get those that no product took
-    {"mixed_precision", mixed_precision_for},  // if less than f32 was asked for: what is fused is rounded once
-    {"sums_in_f64", sums_in_f64_for},          // if exact sums were asked for: what is fused is rounded once
+    {"mixed_precision", mixed_precision_for},      // if less than f32 was asked for: what is fused is rounded once
+    {"quantize_products", quantize_products_for},  // the same in integers: what is fused is in one epilogue
+    {"sums_in_f64", sums_in_f64_for},              // if exact sums were asked for: what is fused is rounded once
 };
 
 // What stands behind it sees only what the target takes, and may only make what the target takes.
@@ -214,6 +220,7 @@ DType computed_in(const CompileOptions& options, const Target& target) {
   switch (options.compute) {
     case Compute::as_f16: return f16;
     case Compute::as_bf16: return bf16;
+    case Compute::as_i8: return i8;
     case Compute::automatic: return options.accuracy == Accuracy::exact ? f32 : target.fast_float;
     case Compute::as_f32: break;
   }
@@ -231,8 +238,8 @@ std::vector<std::string> pass_names() {
 Pipelined run_pipeline(const Graph& g, const Target& whole, const CompileOptions& options, const PipelineTrace& trace) {
   const bool is_narrowed = options.narrow && whole.narrowed;
   const Target& target = is_narrowed ? *whole.narrowed : whole;
-  if (options.accuracy == Accuracy::exact &&
-      (options.compute == Compute::as_f16 || options.compute == Compute::as_bf16))
+  if (options.accuracy == Accuracy::exact && options.compute != Compute::as_f32 &&
+      options.compute != Compute::automatic)
     fail(ErrorCode::invalid_argument, "accuracy exact is for products in f64, and compute is ",
          names_of(options.compute)[static_cast<size_t>(options.compute)], "; give one of the two");
   auto names = pass_names();
@@ -250,7 +257,7 @@ Pipelined run_pipeline(const Graph& g, const Target& whole, const CompileOptions
   verify(g);
   Pipelined result = Runner(g, options, trace).run(g, target);
   if (const DType narrow = computed_in(options, target); narrow != f32)
-    result.report.target += text_of(", f32 computed in ", narrow);
+    result.report.target += narrow == i8 ? ", f32 computed in int8" : text_of(", f32 computed in ", narrow);
   if (is_narrowed) result.report.target += ", 64 bits narrowed to 32";
   return result;
 }

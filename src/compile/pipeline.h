@@ -21,7 +21,7 @@ struct PipelineTrace {
 Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options,
                        const PipelineTrace& trace = {});
 
-/// The float in which ops of f32 are computed where they may be: f16 or bf16; f32 if nothing less was asked for.
+/// The type in which ops of f32 are computed where they may be: f16, bf16 or i8; f32 if nothing less was asked for.
 DType computed_in(const CompileOptions& options, const Target& target);
 
 /// Names of the passes that may be skipped: all but those of targets' own, without which a graph is not theirs.

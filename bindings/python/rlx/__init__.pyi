@@ -28,7 +28,7 @@ from ._typing import ArrayLike, Dim, DTypeLike, PyTree
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Accuracy = Literal["f32", "exact", "row_relative"]
 _Precision = Literal["strict", "relaxed"]
-_Compute = Literal["f32", "f16", "bf16", "auto"]
+_Compute = Literal["f32", "f16", "bf16", "int8", "auto"]
 _Dispatch = Literal["native", "common"]
 _Mode = Literal["eager", "lazy", "aot"]
 _Names = str | Sequence[str] | AbstractSet[str]

@@ -147,7 +147,7 @@ _ACCURACIES = ("f32", "exact", "row_relative")  # in the order of rlx_compile_op
 _MODES = ("eager", "lazy", "aot")               # likewise
 _DISPATCHES = ("native", "common")
 _PRECISIONS = ("strict", "relaxed")
-_COMPUTES = ("f32", "f16", "bf16", "auto")
+_COMPUTES = ("f32", "f16", "bf16", "int8", "auto")
 
 
 def _one_of(names, value, what):

@@ -53,7 +53,7 @@ def load(
     force_native: _Names = ...,
     skip_passes: _Names = ...,
     cache_dir: str | PathLike[str] | None = ...,
-    compute: Literal["f32", "f16", "bf16", "auto"] = ...,
+    compute: Literal["f32", "f16", "bf16", "int8", "auto"] = ...,
     fallback: _Names | None = ...,
     placement: _Placement = ...,
 ) -> LanguageModel: ...

@@ -21,9 +21,6 @@ kernels::Activation kernel_activation(Activation a) {
   return kernels::Activation::none;
 }
 
-namespace {
-
-/// The stride from one row of a [..., k] operand to the next, if a single stride walks all rows.
 std::optional<int64_t> row_stride(const View& v) {
   size_t rank = v.shape.size();
   if (v.count() == 0) return rank > 0 ? std::max<int64_t>(v.shape[rank - 1], 1) : 1;  // no row, so no stride is wrong
@@ -38,11 +35,14 @@ std::optional<int64_t> row_stride(const View& v) {
   }
   return stride;
 }
+
 int64_t row_count(const View& v) {
   int64_t rows = 1;
   for (size_t d = 0; d + 1 < v.shape.size(); ++d) rows *= v.shape[d];
   return rows;
 }
+
+namespace {
 
 /// The product [..., k] x [k, n], with one set of weights for all batches.
 Prepared weights_step(const LoweringContext& c, bool transposed, const ProductEpilogue& epilogue) {

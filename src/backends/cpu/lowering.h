@@ -9,6 +9,7 @@
 #include "kernels/conv/amx_convolution.h"
 #include "kernels/conv/onednn_convolution.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/memory/aligned_memory.h"
 #include "passes/legalize.h"
 #include "plan/executor.h"
 #include "plan/planner.h"
@@ -37,6 +38,9 @@ class PackedCache {
   using Write = void (*)(const kernels::ConvolutionArgs&, float*) noexcept;
   std::shared_ptr<const std::vector<float>> rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                  Count count, Write write);
+  /// Codes of weights, `bytes` of them, as `write` packs them. `layout` tells apart what is packed of the same codes.
+  std::shared_ptr<const kernels::AlignedMemory> codes(const Tensor& weights, const std::string& layout, size_t bytes,
+                                                      const std::function<void(char*)>& write);
   size_t bytes() const;
   /// The weights of named params that were packed here, by the names under which they can be stored. They stay where
   /// they are.
@@ -58,6 +62,11 @@ class PackedCache {
   std::vector<Entry> entries_;
   std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;
   std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::TiledWeights>>> tiled_;
+  struct Codes {
+    size_t bytes;
+    std::shared_ptr<const kernels::AlignedMemory> packed;
+  };
+  std::map<std::pair<const void*, std::string>, Codes> codes_;  // by the codes' address and the layout
   std::map<Write, std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const std::vector<float>>>>> rows_;
 };
 

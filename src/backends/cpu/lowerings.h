@@ -56,6 +56,10 @@ bool dot_strided(const Node&, size_t operand, const Shape&, std::span<const int6
 std::string when_matmul(const Question&);
 bool matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 kernels::Activation kernel_activation(rlx::Activation);
+/// The stride from one row of a [..., k] operand to the next, if a single stride walks all rows.
+std::optional<int64_t> row_stride(const View&);
+/// The rows of [..., k].
+int64_t row_count(const View&);
 
 // lower_blocks.cpp
 std::string when_block_product(const Question&);
@@ -63,6 +67,9 @@ std::string when_block_experts(const Question&);
 std::string when_code_experts(const Question&);
 std::string when_dequantize_blockwise(const Question&);
 std::string when_quantized_weights_product(const Question&);
+
+// lower_dynamic_product.cpp
+std::string when_dynamic_product(const Question&);
 
 // lower_requantized_product.cpp
 std::string when_qconv2d(const Question&);

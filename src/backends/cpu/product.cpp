@@ -94,10 +94,25 @@ std::shared_ptr<const std::vector<float>> PackedCache::rows(const Tensor& weight
   });
 }
 
+std::shared_ptr<const kernels::AlignedMemory> PackedCache::codes(const Tensor& weights, const std::string& layout,
+                                                                 size_t bytes,
+                                                                 const std::function<void(char*)>& write) {
+  std::scoped_lock lock(mutex_);
+  Codes& codes = codes_[{weights.data(), layout}];
+  if (codes.packed) return codes.packed;
+  auto memory = kernels::aligned_memory(bytes);
+  write(memory.get());
+  codes = {bytes, std::make_shared<const kernels::AlignedMemory>(std::move(memory))};
+  release_pages(weights);  // as in pack()
+  return codes.packed;
+}
+
 size_t PackedCache::bytes() const {
   std::scoped_lock lock(mutex_);
   std::map<const void*, size_t> blocks;  // a block may hold the weights of several entries
   for (const Entry& e : entries_) blocks.insert(e.packed->block());
+  for (const auto& [name, codes] : codes_)
+    if (codes.packed) blocks.insert(kernels::block_of(*codes.packed, codes.bytes));
   size_t total = 0;
   for (const auto& [block, bytes] : blocks) total += bytes;
   for (const auto& [data, packed] : convolutions_)

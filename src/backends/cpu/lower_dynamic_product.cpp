@@ -1,0 +1,119 @@
+// dynamic_quantize_matmul: products of f32 in 8-bit integers. Weights that are bound are packed once; others, which the
+// user's own graph computes, in each run.
+#include "backends/cpu/lowerings.h"
+#include "kernels/memory/aligned_memory.h"
+#include "kernels/quant/dynamic_product.h"
+#include "rlx/ops/dynamic_quantize.h"
+
+namespace rlx::cpu {
+namespace {
+
+using kernels::DynamicProduct;
+using kernels::Int8Weights;
+
+/// Estimated nanoseconds of a multiply-add.
+double int8_multiply_ns(kernels::Int8DotIsa isa) {
+  switch (isa) {
+    case kernels::Int8DotIsa::tiles: return 0.001;
+    case kernels::Int8DotIsa::avx512_vnni: return 0.003;
+    case kernels::Int8DotIsa::avx_vnni: return 0.006;
+    case kernels::Int8DotIsa::fma: break;
+  }
+  return 0.01;
+}
+
+class DynamicProductStep final : public Step {
+ public:
+  explicit DynamicProductStep(const LoweringContext& c) : threads_(c.threads) {
+    const auto& a = c.attrs<FusedMatmulAttrs>();
+    const View &x = c.operands[0], &w = c.operands[1], &y = c.results[0];
+    const size_t k_dim = a.transpose_rhs ? 1 : 0;
+    product_.w.k = w.shape[k_dim], product_.w.n = w.shape[1 - k_dim];
+    w_strides_[0] = w.strides[k_dim], w_strides_[1] = w.strides[1 - k_dim];
+    product_.rows = row_count(y), product_.activation = kernel_activation(a.activation);
+    product_.y_stride = product_.residual_stride = product_.w.n;
+    x_stride_ = row_stride(x).value();
+    if (a.has_bias) bias_ = 3;
+    if (a.has_residual) residual_ = 3 + a.has_bias;
+    if (const Tensor* weights = c.bound(1)) {
+      packed_ =
+          c.packed.codes(*weights, text_of(w_strides_[0], ' ', w_strides_[1]), kernels::int8_weights_bytes(product_.w),
+                         [&](char* out) { pack(reinterpret_cast<const int8_t*>(weights->data()), out); });
+      product_.w.packed = packed_->get();
+    }
+  }
+
+  size_t scratch_bytes() const override { return packing_bytes() + quantized_bytes() * static_cast<size_t>(pieces()); }
+  bool reads_operand(size_t i) const override { return i != 1 || !packed_; }
+  std::span<const std::byte> packed_weights() const override {
+    if (!packed_) return {};
+    return {reinterpret_cast<const std::byte*>(packed_->get()), kernels::int8_weights_bytes(product_.w)};
+  }
+  std::string kernel() const override { return text_of("int8 ", product_.rows, "x", product_.w.k, "x", product_.w.n); }
+
+  void run(const StepArgs& args) const noexcept override {
+    DynamicProduct p = product_;
+    if (!packed_) {
+      auto* packed = reinterpret_cast<char*>(args.scratch);
+      pack(args.in<int8_t>(1), packed);
+      p.w.packed = packed;
+    }
+    p.w_scale = args.in<float>(2), p.y = args.out<float>();
+    if (bias_ > 0) p.bias = args.in<float>(static_cast<size_t>(bias_));
+    if (residual_ > 0) p.residual = args.in<float>(static_cast<size_t>(residual_));
+    const auto* x = args.in<float>(0);
+    std::byte* quantized = args.scratch + packing_bytes();
+    const double work_ns =
+        static_cast<double>(p.rows * p.w.k) * (0.3 + static_cast<double>(p.w.n) * int8_multiply_ns(p.w.isa));
+    const double reading_ns = static_cast<double>(p.w.n * p.w.k) * 0.05;
+    if (!divides_rows()) {
+      p.x = quantized;
+      for_ranges(args, p.rows, kernels::kQuantizedRows, static_cast<double>(p.rows * p.w.k) * 0.3,
+                 [&](int64_t first, int64_t last, int64_t) {
+                   kernels::quantize_rows(p.w, x, x_stride_, first, last, p.rows, quantized);
+                 });
+      return for_ranges(
+          args, p.w.n, DynamicProduct::kColumns, work_ns + reading_ns,
+          [&](int64_t begin, int64_t end, int64_t) { kernels::multiply_quantized_rows(p, 0, p.rows, begin, end); });
+    }
+    for_ranges(args, p.rows, kernels::kQuantizedRows, work_ns, [&](int64_t first, int64_t last, int64_t task) {
+      std::byte* own = quantized + quantized_bytes() * static_cast<size_t>(task);
+      for (int64_t row = first; row < last; row += kRowsAtOnce) {
+        DynamicProduct some = p;
+        some.rows = std::min(kRowsAtOnce, last - row), some.x = own, some.y += row * p.y_stride;
+        if (p.residual) some.residual += row * p.residual_stride;
+        kernels::quantize_rows(p.w, x + row * x_stride_, x_stride_, 0, some.rows, some.rows, own);
+        kernels::multiply_quantized_rows(some, 0, some.rows, 0, p.w.n);
+      }
+    });
+  }
+
+ private:
+  // A thread quantizes so many rows at a time, so that scratch memory does not grow with x.
+  static constexpr int64_t kRowsAtOnce = 192;
+
+  /// With few rows, the columns are divided, and all threads read the same quantized rows.
+  bool divides_rows() const { return product_.rows >= 64 * threads_; }
+  int64_t pieces() const { return divides_rows() ? threads_ : 1; }
+  size_t quantized_bytes() const {
+    return kernels::quantized_rows_bytes(product_.w, divides_rows() ? kRowsAtOnce : product_.rows);
+  }
+  size_t packing_bytes() const { return packed_ ? 0 : aligned(kernels::int8_weights_bytes(product_.w)); }
+  void pack(const int8_t* codes, char* out) const {
+    kernels::pack_int8_weights(product_.w, codes, w_strides_[0], w_strides_[1], out);
+  }
+
+  DynamicProduct product_;
+  int64_t x_stride_, w_strides_[2];
+  int threads_, bias_ = 0, residual_ = 0;
+  std::shared_ptr<const kernels::AlignedMemory> packed_;  // null: the weights are not bound
+};
+
+}  // namespace
+
+std::string when_dynamic_product(const Question& q) {
+  return q.operands[0].dtype == f32 ? "" : text_of("no kernel quantizes ", q.operands[0]);
+}
+Prepared lower_dynamic_product(const LoweringContext& c) { return std::make_unique<DynamicProductStep>(c); }
+
+}  // namespace rlx::cpu

@@ -1,0 +1,301 @@
+// See the header. Quantized rows lie in memory as the instructions want them: rows of 16-bit codes for pairs, left
+// tiles of bytes for tiles and VNNI, whose unsigned operand has 128 added: sum (x + 128) w is 128 sum w too large, and
+// the sums of the columns are packed behind the weights.
+#include "kernels/quant/dynamic_product.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "base/rounded_up.h"
+#include "kernels/gemm/amx/tiles.h"
+#include "kernels/quant/int8_pairs.h"
+#include "kernels/quant/requantized_product.h"
+#include "kernels/vector/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/quant/dynamic_product.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/vector/activation-inl.h"
+
+#ifndef RLX_KERNELS_QUANT_DYNAMIC_PRODUCT_ONCE
+#define RLX_KERNELS_QUANT_DYNAMIC_PRODUCT_ONCE
+namespace rlx::kernels {
+namespace {
+
+/// A row to quantize. Its codes are written in pieces of `piece`, whose beginnings are `step` bytes apart; pieces are
+/// filled up with zeros.
+struct RowToQuantize {
+  const float* x;
+  int64_t k;
+  void* codes;
+  int64_t piece, step;
+  bool is_wide;  ///< codes of 16 bits, else of 8
+  uint8_t flip;  ///< exclusive-ored to codes of 8 bits: 0x80 adds 128
+};
+
+/// Sums of some rows and columns, and where they end.
+struct DynamicTile {
+  const int32_t* sums;  ///< rows are `stride` apart; up to a multiple of 16 columns may be read
+  int64_t stride, rows, columns;
+  const float *x_scale, *w_scale, *bias, *residual;  ///< of the first row or column; the last two may be null
+  int64_t residual_stride;
+  float* y;
+  int64_t y_stride;
+};
+
+}  // namespace
+}  // namespace rlx::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using DRow = hn::CappedTag<float, 16>;
+using DBits = hn::Rebind<int32_t, DRow>;
+
+/// The first `count` elements, and zeros.
+HWY_INLINE hn::Vec<DRow> load_some(const float* from, int64_t count) {
+  HWY_ALIGN float values[16] = {};
+  std::memcpy(values, from, static_cast<size_t>(count) * sizeof(float));
+  return hn::Load(DRow(), values);
+}
+
+template <class T>
+HWY_INLINE void write_codes(const RowToQuantize& row, float factor) {
+  const DRow d;
+  const hn::Rebind<T, DRow> dc;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto flip = hn::Set(dc, static_cast<T>(sizeof(T) == 1 ? static_cast<int8_t>(row.flip) : 0));
+  const auto codes = [&](auto x) HWY_ATTR {  // NearestInt: ties to even
+    return hn::Xor(hn::DemoteTo(dc, hn::NearestInt(hn::Mul(x, hn::Set(DRow(), factor)))), flip);
+  };
+  auto* piece = static_cast<std::byte*>(row.codes);
+  for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
+    const int64_t count = std::min(row.piece, row.k - first);
+    auto* to = reinterpret_cast<T*>(piece);
+    const float* from = row.x + first;
+    int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) hn::StoreU(codes(hn::LoadU(d, from + i)), dc, to + i);
+    for (; i < row.piece; i += lanes) {
+      HWY_ALIGN T last[16];
+      hn::Store(codes(load_some(from + i, std::max<int64_t>(count - i, 0))), dc, last);
+      std::memcpy(to + i, last, static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T));
+    }
+  }
+}
+
+template <class Act>
+HWY_INLINE void finish_rows(const DynamicTile& t, Act act) {
+  const DRow d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < t.rows; ++i) {
+    const auto x_scale = hn::Set(d, t.x_scale[i]);
+    const float* residual = t.residual ? t.residual + i * t.residual_stride : nullptr;
+    float* y = t.y + i * t.y_stride;
+    const auto value = [&](int64_t j, auto load) HWY_ATTR {
+      auto v = hn::ConvertTo(d, hn::LoadU(DBits(), t.sums + i * t.stride + j));
+      v = hn::Mul(hn::Mul(v, load(t.w_scale + j)), x_scale);
+      if (t.bias) v = hn::Add(v, load(t.bias + j));
+      v = act(d, v);
+      return residual ? hn::Add(v, load(residual + j)) : v;
+    };
+    int64_t j = 0;
+    for (; j + lanes <= t.columns; j += lanes)
+      hn::StoreU(value(j, [&](const float* from) HWY_ATTR { return hn::LoadU(d, from); }), d, y + j);
+    if (j == t.columns) continue;
+    HWY_ALIGN float last[16];
+    const int64_t count = t.columns - j;
+    hn::Store(value(j, [&](const float* from) HWY_ATTR { return load_some(from, count); }), d, last);
+    std::memcpy(y + j, last, static_cast<size_t>(count) * sizeof(float));
+  }
+}
+
+}  // namespace
+
+/// Writes the codes, and returns the scale.
+float quantize_one_row(const RowToQuantize& row) {
+  const DRow d;
+  const DBits di;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Magnitudes are ordered as their bits are, with infinity above all numbers and NaN above infinity.
+  const auto magnitude = hn::Set(di, 0x7fffffff);
+  auto most = hn::Zero(di), most2 = hn::Zero(di);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= row.k; i += 2 * lanes) {
+    most = hn::Max(most, hn::And(hn::BitCast(di, hn::LoadU(d, row.x + i)), magnitude));
+    most2 = hn::Max(most2, hn::And(hn::BitCast(di, hn::LoadU(d, row.x + i + lanes)), magnitude));
+  }
+  for (; i < row.k; i += lanes) {
+    const auto v = load_some(row.x + i, std::min(lanes, row.k - i));
+    most = hn::Max(most, hn::And(hn::BitCast(di, v), magnitude));
+  }
+  const auto bits = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, hn::Max(most, most2))));
+  const bool is_finite = bits < 0x7f800000u;
+  const float scale =
+      is_finite ? std::max(std::bit_cast<float>(bits) / 127.0f, 0x1p-126f) : std::numeric_limits<float>::quiet_NaN();
+  if (is_finite && row.is_wide) write_codes<int16_t>(row, 1 / scale);
+  else if (is_finite) write_codes<int8_t>(row, 1 / scale);
+  else {
+    const size_t bytes = static_cast<size_t>(row.piece) * (row.is_wide ? 2 : 1);
+    auto* piece = static_cast<std::byte*>(row.codes);
+    for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) std::memset(piece, row.flip, bytes);
+  }
+  return scale;
+}
+
+void finish_dynamic_tile(const DynamicTile& tile, Activation activation) {
+  with_activation(activation, [&](auto act) HWY_ATTR { finish_rows(tile, act); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rlx::kernels {
+
+HWY_EXPORT(quantize_one_row);
+HWY_EXPORT(finish_dynamic_tile);
+
+namespace {
+
+// The codes of so many rows' worth of bytes are multiplied with all columns before the next ones: they stay in the
+// second-level cache.
+constexpr int64_t kRowBytesInCache = 256 << 10;
+// Rows of sums between a product and its epilogue: 6 KiB of the first-level cache.
+constexpr int64_t kPairBlockRows = 96;
+constexpr int64_t kTileBlockRows = 2 * kTileRows;
+
+bool is_in_pairs(const Int8Weights& w) { return w.isa == Int8DotIsa::fma; }
+int64_t pair_stride(int64_t k) { return 2 * int8_pairs(k); }
+int64_t left_tile_bytes(int64_t k) { return divided_up(k, kTileInt8) * kTileBytes; }
+PackedQuantizedWeights as_tiles(const Int8Weights& w) {
+  PackedQuantizedWeights tiles;
+  tiles.k = w.k, tiles.n = w.n, tiles.packed = w.packed, tiles.isa = w.isa;
+  return tiles;
+}
+
+size_t scale_bytes(int64_t rows) { return static_cast<size_t>(aligned(rounded_up(rows, kQuantizedRows) * 4)); }
+const float* scales_of(const void* quantized) { return static_cast<const float*>(quantized); }
+const char* codes_of(const void* quantized, int64_t rows) {
+  return static_cast<const char*>(quantized) + scale_bytes(rows);
+}
+
+/// The part of an epilogue that is about these rows and columns.
+DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+  DynamicTile t{};
+  t.rows = rows, t.columns = columns;
+  t.x_scale = scales_of(p.x) + row, t.w_scale = p.w_scale + column;
+  t.bias = p.bias ? p.bias + column : nullptr;
+  t.residual = p.residual ? p.residual + row * p.residual_stride + column : nullptr;
+  t.residual_stride = p.residual_stride;
+  t.y = p.y + row * p.y_stride + column, t.y_stride = p.y_stride;
+  return t;
+}
+
+void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
+  const int64_t k = p.w.k, stride = pair_stride(k);
+  const auto* codes = reinterpret_cast<const int16_t*>(codes_of(p.x, p.rows));
+  const int64_t at_once =
+      std::clamp<int64_t>(kRowBytesInCache / std::max<int64_t>(1, 2 * stride) / 6 * 6, 6, kPairBlockRows);
+  alignas(64) int32_t sums[kPairBlockRows * kPairColumns];
+  const int64_t blocks = divided_up(last - first, at_once);  // of nearly equal size
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t row = first + (last - first) * b / blocks, rows = first + (last - first) * (b + 1) / blocks - row;
+    for (int64_t column = begin; column < end; column += kPairColumns) {
+      multiply_int8_pairs(k, rows, codes + row * stride, stride,
+                          p.w.packed + column / kPairColumns * pair_panel_bytes(k), sums);
+      DynamicTile t = tile_at(p, row, rows, column, std::min(kPairColumns, end - column));
+      t.sums = sums, t.stride = kPairColumns;
+      HWY_DYNAMIC_DISPATCH(finish_dynamic_tile)(t, p.activation);
+    }
+  }
+}
+
+/// For AMX tiles (inside a TileScope) and for VNNI.
+void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
+  const int64_t k = p.w.k, steps = divided_up(k, kTileInt8), bytes = left_tile_bytes(k);
+  const char* codes = codes_of(p.x, p.rows);
+  const auto* column_sums =
+      reinterpret_cast<const uint32_t*>(p.w.packed + divided_up(p.w.n, kTiledColumns) * 2 * steps * kTileBytes);
+  const bool is_tiles = p.w.isa == Int8DotIsa::tiles;
+  const int64_t at_once = std::max<int64_t>(1, kRowBytesInCache / std::max<int64_t>(1, 2 * bytes)) * kTileBlockRows;
+  alignas(64) int32_t sums[kTileBlockRows * kTiledColumns];
+  for (int64_t from = first; from < last; from += at_once)
+    for (int64_t column = begin; column < end; column += kTiledColumns) {
+      const char* right = p.w.packed + column / kTiledColumns * 2 * steps * kTileBytes;
+      const int64_t columns = std::min(kTiledColumns, end - column);
+      for (int64_t row = from; row < std::min(from + at_once, last); row += kTileBlockRows) {
+        const int64_t rows = std::min(kTileBlockRows, last - row);
+        const char *upper = codes + row / kTileRows * bytes, *lower = upper + bytes;
+        if (is_tiles) {
+          multiply_int8_tiles(i8, i8, steps, upper, rows > kTileRows ? lower : nullptr, right, sums, kTiledColumns);
+        } else {
+          multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, sums, kTiledColumns);
+          for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < kTiledColumns; ++j) {
+              int32_t& sum = sums[i * kTiledColumns + j];
+              sum = static_cast<int32_t>(static_cast<uint32_t>(sum) - 128 * column_sums[column + j]);
+            }
+        }
+        DynamicTile t = tile_at(p, row, rows, column, columns);
+        t.sums = sums, t.stride = kTiledColumns;
+        HWY_DYNAMIC_DISPATCH(finish_dynamic_tile)(t, p.activation);
+      }
+    }
+}
+
+}  // namespace
+
+size_t int8_weights_bytes(const Int8Weights& w) {
+  if (is_in_pairs(w)) return static_cast<size_t>(divided_up(w.n, kPairColumns) * pair_panel_bytes(w.k));
+  return packed_quantized_bytes(as_tiles(w));
+}
+
+void pack_int8_weights(const Int8Weights& w, const int8_t* codes, int64_t k_stride, int64_t n_stride,
+                       char* out) noexcept {
+  if (!is_in_pairs(w)) return pack_quantized(as_tiles(w), codes, k_stride, n_stride, out);
+  for (int64_t j = 0; j < w.n; j += kPairColumns, out += pair_panel_bytes(w.k))
+    pack_pair_panel(codes + j * n_stride, w.k, k_stride, n_stride, std::min(kPairColumns, w.n - j), out);
+}
+
+size_t quantized_rows_bytes(const Int8Weights& w, int64_t rows) {
+  const int64_t packed = is_in_pairs(w) ? rows * pair_stride(w.k) * 2
+                                        : rounded_up(rows, kTileBlockRows) / kTileRows * left_tile_bytes(w.k);
+  return scale_bytes(rows) + static_cast<size_t>(aligned(packed));
+}
+
+void quantize_rows(const Int8Weights& w, const float* x, int64_t x_stride, int64_t begin, int64_t end, int64_t rows,
+                   void* out) noexcept {
+  auto* scales = static_cast<float*>(out);
+  char* codes = static_cast<char*>(out) + scale_bytes(rows);
+  for (int64_t i = begin; i < end; ++i) {
+    RowToQuantize row{x + i * x_stride, w.k, nullptr, 0, 0, is_in_pairs(w), 0};
+    if (row.is_wide) {
+      row.codes = codes + i * pair_stride(w.k) * 2;
+      row.piece = pair_stride(w.k), row.step = 0;
+    } else {
+      row.codes = codes + i / kTileRows * left_tile_bytes(w.k) + i % kTileRows * kTileInt8;
+      row.piece = kTileInt8, row.step = kTileBytes;
+      row.flip = w.isa == Int8DotIsa::tiles ? 0 : 0x80;
+    }
+    scales[i] = HWY_DYNAMIC_DISPATCH(quantize_one_row)(row);
+  }
+}
+
+void multiply_quantized_rows(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin,
+                             int64_t end) noexcept {
+  if (is_in_pairs(p.w)) return multiply_in_pairs(p, first, last, begin, end);
+  if (p.w.isa != Int8DotIsa::tiles) return multiply_in_tiles(p, first, last, begin, end);
+  const TileScope scope;
+  multiply_in_tiles(p, first, last, begin, end);
+}
+
+}  // namespace rlx::kernels
+#endif

@@ -1,0 +1,145 @@
+// Quantization whose scales come from the numbers themselves, and products of floats in 8-bit integers.
+#include "rlx/ops/dynamic_quantize.h"
+
+#include <limits>
+
+#include "ops/core/composite_rules.h"
+#include "ops/nn/linear_rules.h"
+
+namespace rlx {
+
+// ---- builders ----
+DynamicQuantized dynamic_quantize(Value x, Axes axes) {
+  const std::vector<Value> both = x.graph().emit(op::dynamic_quantize, {x}, DynamicQuantizeAttrs{std::move(axes)});
+  return {both[0], both[1]};
+}
+Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, Value bias, Value residual, Activation activation,
+                              bool transpose_rhs) {
+  std::vector<Value> in = {x, w, w_scale};
+  if (bias) in.push_back(bias);
+  if (residual) in.push_back(residual);
+  return emit(op::dynamic_quantize_matmul, std::move(in),
+              FusedMatmulAttrs{transpose_rhs, bool(bias), bool(residual), activation});
+}
+
+namespace {
+
+void require_f32_or_f64(const Type& x) {
+  if (x.dtype != f32 && x.dtype != f64)
+    fail(ErrorCode::invalid_argument, "x must be f32 or f64, which scales are exact enough in, got ", x,
+         "; convert it first");
+}
+
+/// `v`, which has the dims of `x` but for `axes`, along x.
+Value stretched(Value v, Value x, const Axes& axes) {
+  Axes others;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (std::find(axes.begin(), axes.end(), d) == axes.end()) others.push_back(d);
+  return broadcast_in_dim(v, x.dims(), others);
+}
+
+}  // namespace
+
+OpDef define_dynamic_quantize() {
+  using A = DynamicQuantizeAttrs;
+  return define<A>({
+      .name = "dynamic_quantize",
+      .doc = "codes i8 and their scales, of which elements along `axes` share one: scale = max(|x|) / 127, at least "
+             "2^-126, codes = round(x (1 / scale)), ties to even. Where an element is infinite or NaN the scale is NaN "
+             "and the codes are 0",
+      .source = "dynamic quantization without a zero point: PyTorch, torch.ao.quantization, per-channel symmetric",
+      .operands = {"x"},
+      .infer = [](Types in, const A& a) -> Many<Type> {
+        require_f32_or_f64(in[0]);
+        return {Type{i8, in[0].dims},
+                Type{in[0].dtype, reduced_dims(in[0].dims, valid_axes(a.axes, in[0].rank()), false)}};
+      },
+      .decompose = [](Graph& g, Values in, const A& a) -> Many<Value> {
+        Value x = in[0];
+        const Axes axes = valid_axes(a.axes, x.dims().size());
+        const auto number = [&](double v) { return scalar(g, v, x.dtype()); };
+        // (Over no elements the largest is -infinity.)
+        Value largest = maximum(reduce_max(abs(x), axes), number(0));
+        // Down to the least normal number, so that 1 / scale is finite, and no row of zeros is special.
+        Value scale = select(is_finite(largest), maximum(largest / 127.0, number(0x1p-126)),
+                             full_like(largest, std::numeric_limits<double>::quiet_NaN()));
+        Value codes = convert(round_nearest_even(x * stretched(1.0 / scale, x, axes)), i8);  // NaN becomes 0
+        return {codes, scale};
+      },
+      .samples = {{.dims = {{3, 4}}, .attrs = A{{1}}},
+                  {.dims = {{5, 37}}, .dtypes = {f32}, .attrs = A{{-1}}, .lo = -30, .hi = 9},
+                  {.dims = {{4, 3, 2}}, .dtypes = {f32}, .attrs = A{{1, 2}}},
+                  {.dims = {{7, 3}}, .attrs = A{{0}}},
+                  {.dims = {{2, 3}}, .attrs = A{{0, 1}}},
+                  {.dims = {{}}},
+                  {.dims = {{2, 0}}, .attrs = A{{1}}},
+                  {.dims = {{0, 3}}, .attrs = A{{1}}}},
+  });
+}
+
+OpDef define_dynamic_quantize_matmul() {
+  using A = FusedMatmulAttrs;
+  return define<A>({
+      .name = "dynamic_quantize_matmul",
+      .doc = "fused_matmul in 8-bit integers: activation((f32(sum) w_scale) x_scale + bias) + residual, where sum is "
+             "the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the codes of x[..., k], which "
+             "dynamic_quantize makes by row. w_scale[n], bias[n] if has_bias, residual[..., n] if has_residual. Sums "
+             "are exact up to k = 133144, and wrap beyond",
+      .source = "LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime, "
+                "com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points",
+      .operands = {"x", "w", "w_scale", "bias?", "residual?"},
+      .infer =
+          [](Types in, const A& a) {
+            require_f32_or_f64(in[0]);
+            if (in[1].dtype != i8) fail(ErrorCode::invalid_argument, "w must be i8, got ", in[1]);
+            require_operands(in.size(), size_t{3} + a.has_bias + a.has_residual,
+                             flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
+            for (size_t i = 2; i < in.size(); ++i)
+              if (in[i].dtype != in[0].dtype)
+                fail(ErrorCode::invalid_argument, "w_scale, bias and residual must be of x's dtype ", in[0].dtype,
+                     ", got ", in[i]);
+            Type t{in[0].dtype, product_dims(in[0], in[1], a.transpose_rhs)};
+            require_dims(in[2], {t.dims.back()}, "w_scale");
+            if (a.has_bias) require_dims(in[3], {t.dims.back()}, "bias");
+            if (a.has_residual) require_dims(in.back(), t.dims, "residual");
+            return t;
+          },
+      .decompose =
+          [](Values in, const A& a) {
+            const int64_t rows = in[0].rank() - 1;
+            const DynamicQuantized x = dynamic_quantize(in[0], {rows});
+            Value sum =
+                dot_general(convert(x.codes, i32), convert(in[1], i32), {{}, {}, {rows}, {a.transpose_rhs ? 1 : 0}});
+            Value y = convert(sum, in[0].dtype()) * broadcast_in_dim(in[2], sum.dims(), {rows});
+            y = y * stretched(x.scale, y, {rows});
+            if (a.has_bias) y = y + broadcast_in_dim(in[3], y.dims(), {rows});
+            y = activate(y, a.activation);
+            return a.has_residual ? y + in.back() : y;
+          },
+      .samples = {{.dims = {{3, 4}, {4, 2}, {2}}, .dtypes = {f64, i8, f64}, .lo = -127, .hi = 127},
+                  {.dims = {{5, 70}, {19, 70}, {19}, {19}},
+                   .dtypes = {f32, i8, f32, f32},
+                   .attrs = A{true, true, false, Activation::relu},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{2, 3, 33}, {33, 40}, {40}, {40}, {2, 3, 40}},
+                   .dtypes = {f32, i8, f32, f32, f32},
+                   .attrs = A{false, true, true, Activation::relu6},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{3, 4}, {2, 4}, {2}, {3, 2}},
+                   .dtypes = {f64, i8, f64, f64},
+                   .attrs = A{.transpose_rhs = true, .has_residual = true, .activation = Activation::gelu},
+                   .lo = -2,
+                   .hi = 2},
+                  {.dims = {{7}, {7, 3}, {3}}, .dtypes = {f64, i8, f64}, .lo = -20, .hi = 20},
+                  {.dims = {{0, 4}, {4, 2}, {2}}, .dtypes = {f64, i8, f64}, .lo = -9, .hi = 9},
+                  {.dims = {{3, 0}, {0, 2}, {2}, {2}},
+                   .dtypes = {f64, i8, f64, f64},
+                   .attrs = A{.has_bias = true},
+                   .lo = -9,
+                   .hi = 9}},
+  });
+}
+
+}  // namespace rlx

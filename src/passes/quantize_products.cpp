@@ -1,0 +1,63 @@
+// See the header.
+#include "passes/quantize_products.h"
+
+#include "ir/rewrite.h"
+#include "passes/bound_values.h"
+#include "passes/mixed_precision.h"
+#include "rlx/ops.h"
+
+namespace rlx {
+namespace {
+
+// What is gained: an AVX2 multiply-add of 8 bits takes 0.55 of the time of one of f32, VNNI and tiles an eighth to a
+// quarter. What is paid: each row is read, scaled and rounded before the product, some 0.3 ns an element.
+
+/// Rows of fewer numbers, as the pixels of an image have them, are quantized for longer than they are multiplied; and
+/// their sums are of so few terms that the roundings hardly cancel. So the first convolution of a network of images,
+/// and what embeds coordinates, stays in f32 without being asked for by its place.
+constexpr int64_t kFewTerms = 48;
+/// Fewer outputs, as heads with a few classes have, leave most of a vector empty and each quantized row read once.
+constexpr int64_t kFewOutputs = 16;
+/// 127 * 127 * k is below 2^31.
+constexpr int64_t kMostTerms = 133'144;
+
+/// The right operand of a product with weights.
+struct WeightProduct {
+  bool transposed;  ///< the weights are [n, k]
+  bool has_bias = false, has_residual = false;
+  Activation activation = Activation::none;
+};
+std::optional<WeightProduct> weight_product(const Node& node) {
+  if (precision_of(*node.op) != OpPrecision::low) return {};
+  if (node.op == &op::matmul) return WeightProduct{false};
+  if (node.op == &op::linear) return WeightProduct{true, node.operands.size() > 2};
+  if (node.op != &op::fused_matmul) return {};
+  const auto& a = node.attrs.as<FusedMatmulAttrs>();
+  return WeightProduct{a.transpose_rhs, a.has_bias, a.has_residual, a.activation};
+}
+
+bool is_worth_it(const Type& x, const Type& w, bool transposed) {
+  if (x.dtype != f32 || w.dtype != f32 || x.rank() < 1 || w.rank() != 2 || !is_static(w.dims)) return false;
+  const int64_t k = w.dims[transposed].value(), n = w.dims[!transposed].value();
+  return k >= kFewTerms && k <= kMostTerms && n >= kFewOutputs;
+}
+
+}  // namespace
+
+Graph quantize_products(const Graph& g) {
+  const std::vector<bool> bound = bound_nodes(g);
+  return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    const auto product = weight_product(site.node);
+    if (!product) return {};
+    const Ref x = site.node.operands[0], w = site.node.operands[1];
+    if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
+    if (!is_worth_it(g.type(x), g.type(w), product->transposed)) return {};
+    const Values in = site.operands;
+    const DynamicQuantized weights = dynamic_quantize(in[1], {product->transposed ? 1 : 0});
+    return std::vector{dynamic_quantize_matmul(in[0], weights.codes, weights.scale, product->has_bias ? in[2] : Value(),
+                                               product->has_residual ? in.back() : Value(), product->activation,
+                                               product->transposed)};
+  });
+}
+
+}  // namespace rlx
