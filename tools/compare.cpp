@@ -19,13 +19,16 @@ struct Compare {
   int threads = 0;
   uint64_t seed = 0;
   bool all = false, strict = false, json = false;
+  CompileOptions compile = CompileOptions::from_environment();  ///< of A, if it is a graph
   void run() const;
 };
 
 void Compare::run() const {
   bool packages[2] = {is_package(a), is_package(b.empty() ? a : b)};
-  if (b.empty() && !packages[0])
-    throw UsageError("one model is compared in two precisions only as a Core ML package; give two models");
+  if (packages[0] && asks_for_numbers(compile))
+    throw UsageError("--accuracy, --compute and --batch-invariant are for graphs, and '" + a + "' is a package");
+  if (b.empty() && !packages[0] && !asks_for_numbers(compile))
+    throw UsageError("one graph is compared with itself in f32 by --compute or --accuracy; else give two models");
   if (!function.empty() && !packages[0] && !packages[1]) throw UsageError("--function is for Core ML packages");
   NamedTensors values;
   for (const std::string& path : params)
@@ -48,11 +51,12 @@ void Compare::run() const {
     const std::string own = params.empty() ? weights_of(path) : std::string();
     return own.empty() ? values : SafetensorsFile::open(own).tensors();
   };
-  auto trace = [&](const std::string& path, bool package, bool f32) {
-    return package ? trace_package(path, function, f32, threads, given)
-                   : trace_graph(load_model(path), values_of(path), threads, given);
+  auto trace = [&](const std::string& path, bool package, bool is_second) {
+    return package ? trace_package(path, function, is_second && b.empty(), threads, given)
+                   : trace_graph(load_model(path), values_of(path), threads, given,
+                                 is_second ? CompileOptions::from_environment() : compile);
   };
-  auto compared = compare_traces(trace(a, packages[0], false), trace(b.empty() ? a : b, packages[1], b.empty()));
+  auto compared = compare_traces(trace(a, packages[0], false), trace(b.empty() ? a : b, packages[1], true));
   if (made_up && !json)
     write_out("inputs are made up: floats between -1 and 1, integers 0 and 1; --input gives others\n");
   write_out(json ? comparison_json(compared, bound, made_up)
@@ -69,7 +73,7 @@ Subcommand add_compare(CLI::App& rlx) {
   auto compare = std::make_shared<Compare>();
   Compare& c = *compare;
   app->add_option("A", c.a, "a Core ML package, a .rlx file, a model folder, or a folder of `rlx train`")->required();
-  app->add_option("B", c.b, "another one; left out: the package A in f32");
+  app->add_option("B", c.b, "another one; left out: A itself in f32");
   app->add_option("--input", c.inputs, "an input's array, for both; may be repeated")
       ->allow_extra_args(false)
       ->option_text("NAME=FILE.npy");
@@ -83,17 +87,20 @@ Subcommand add_compare(CLI::App& rlx) {
   app->add_option("--seed", c.seed, "of the inputs that are made up where none are given")->option_text("N");
   app->add_flag("--all", c.all, "all values, not only the 20 that are furthest apart");
   app->add_flag("--json", c.json,
-                "print {bound, made_up_inputs, first_beyond, values: [{name, op, apart, relative, where}]}");
+                "print {bound, made_up_inputs, first_beyond, values: [{name, op, apart, relative, cosine, where}]}");
   app->add_flag("--strict", c.strict, "exit code 1 if a value is beyond the bound");
+  add_accuracy_options(*app, c.compile);
   add_threads_option(*app, c.threads);
   app->footer(
       R"(Values are matched by their names: of the ops of a program, of the named parts and the outputs of a graph. The worst stand
-first; the last line names the first in the program that is beyond the bound, which is where a fault begins.
+first; the last line names the first in the program that is beyond the bound, which is where a fault begins. --accuracy and
+--compute are for the graph A: it is compared with itself, or with B, in f32.
 
 Examples:
   rlx compare Model.mlpackage --input x=x.npy                 # as it is written, and in f32
   rlx compare Model.mlpackage Quantized.mlpackage --input x=x.npy --bound 0.05
-  rlx compare model.rlx other.rlx --params weights.safetensors)");
+  rlx compare model.rlx other.rlx --params weights.safetensors
+  rlx compare model-folder --compute int8 --bound 0.05        # how far 8-bit products are from f32)");
   return {app, [compare] { compare->run(); }};
 }
 

@@ -17,23 +17,26 @@ namespace rlx::tools {
 namespace {
 
 ComparedValue compared(const Trace::Step& a, const Trace::Step& b) {
-  ComparedValue c{a.name, a.op, 0, 0, {}};
+  ComparedValue c;
+  c.name = a.name, c.op = a.op;
   if (a.value.shape() != b.value.shape()) {
     c.relative = c.apart = std::numeric_limits<double>::infinity();
     c.where = text_of(a.value.type(), " and ", b.value.type());
     return c;
   }
-  double largest = 0;
+  double largest = 0, both = 0, first = 0, second = 0;
   size_t worst = 0;
   for (size_t i = 0; i < a.value.element_count(); ++i) {
     double x = load_number(a.value, i), y = load_number(b.value, i);
     if (std::isfinite(y)) largest = std::max(largest, std::abs(y));
+    both += x * y, first += x * x, second += y * y;
     if (x == y || (std::isnan(x) && std::isnan(y))) continue;
     double apart = std::abs(x - y);
     if (!std::isfinite(apart)) apart = std::numeric_limits<double>::infinity();
     if (apart > c.apart) c.apart = apart, worst = i;
   }
   if (c.apart == 0) return c;
+  c.cosine = both / std::sqrt(first * second);
   c.relative = largest > 0 ? c.apart / largest : std::numeric_limits<double>::infinity();
   c.where = text_of("[", worst, "] ", load_number(a.value, worst), " and ", load_number(b.value, worst));
   return c;
@@ -58,7 +61,8 @@ Trace trace_package(const std::string& path, const std::string& function, bool f
   return trace;
 }
 
-Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, const std::vector<NamedTensor>& inputs) {
+Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, const std::vector<NamedTensor>& inputs,
+                  const CompileOptions& options) {
   Graph g = graph;
   std::map<std::string, size_t> last;  // of each named part
   for (size_t n = 0; n < g.nodes().size(); ++n) {
@@ -71,7 +75,7 @@ Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, c
   std::sort(parts.begin(), parts.end());
   size_t own = g.outputs().size();
   for (size_t n : parts) g.output(g.value({static_cast<int32_t>(n), 0}), text_of("part:", n));
-  CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g);
+  CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, options);
   for (const auto& param : compiled.signature().params) {
     auto it = params.find(param.name);
     if (it == params.end()) fail(ErrorCode::invalid_argument, "param '", param.name, "' has no value: --params FILE");
@@ -102,11 +106,11 @@ std::string comparison_text(const std::vector<ComparedValue>& compared, double b
   for (const ComparedValue& c : compared) sorted.push_back(&c);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto* x, const auto* y) { return x->relative > y->relative; });
-  TextTable table("llrrl");
-  table.add({"value", "op", "apart", "of largest", "worst element"});
+  TextTable table("llrrrl");
+  table.add({"value", "op", "apart", "of largest", "cosine", "worst element"});
   for (size_t i = 0; i < std::min(most, sorted.size()); ++i) {
     const ComparedValue& c = *sorted[i];
-    table.add({c.name, c.op, text_of(c.apart), text_of(c.relative), c.where});
+    table.add({c.name, c.op, text_of(c.apart), text_of(c.relative), text_of(c.cosine), c.where});
   }
   std::string text = table.text();
   if (sorted.size() > most) text += text_of("... and ", sorted.size() - most, " more; --all shows them\n");
@@ -122,7 +126,7 @@ std::string comparison_json(const std::vector<ComparedValue>& compared, double b
     if (first == "null" && c.relative > bound) first = json_text(c.name);
     values += text_of(values.empty() ? "" : ",\n ", "{\"name\": ", json_text(c.name), ", \"op\": ", json_text(c.op),
                       ", \"apart\": ", number_text(c.apart), ", \"relative\": ", number_text(c.relative),
-                      ", \"where\": ", json_text(c.where), "}");
+                      ", \"cosine\": ", number_text(c.cosine), ", \"where\": ", json_text(c.where), "}");
   }
   return text_of("{\"bound\": ", number_text(bound), ", \"made_up_inputs\": ", made_up_inputs ? "true" : "false",
                  ", \"first_beyond\": ", first, ", \"values\": [", values, "]}\n");

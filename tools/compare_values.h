@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "rlx/compile.h"
 #include "rlx/coreml_model.h"
 #include "rlx/io.h"
 
@@ -21,13 +22,15 @@ struct Trace {
 /// Each value of the function's main block, in the precision asked for. `inputs` as for predict.
 Trace trace_package(const std::string& path, const std::string& function, bool f32, int threads,
                     const std::vector<NamedTensor>& inputs);
-/// Each output of the graph, and each named part's last value.
-Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, const std::vector<NamedTensor>& inputs);
+/// Each output of the graph, and each named part's last value, compiled with `options`.
+Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, const std::vector<NamedTensor>& inputs,
+                  const CompileOptions& options);
 
 struct ComparedValue {
   std::string name, op;
   double apart = 0;     ///< the largest difference between two elements
   double relative = 0;  ///< of the largest magnitude among the second's elements; infinite where one is no number
+  double cosine = 1;    ///< of the angle between the two, as vectors; NaN where one has no direction
   std::string where;    ///< which element: "[3] 1.5 and 1.25"
 };
 /// The values that both have, in the order of the first. Fails if there are none.

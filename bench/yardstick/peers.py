@@ -136,7 +136,8 @@ def missing_packages(python, packages):
     return done.stdout.split() if done.returncode == 0 else list(packages)
 
 
-TAKES_COMPUTE = {"openvino", "pytorch", "pytorch-compiled"}  # and so are measured as asked (--compute)
+TAKES_FLOATS = {"openvino", "pytorch", "pytorch-compiled"}  # and so are measured as asked (--compute)
+TAKES_INT8 = {("minilm", name) for name in ("onnxruntime", "onnxruntime-fused", "openvino", "pytorch")}
 
 
 def peers_of(suite, python, threads, environment, chosen=None):
@@ -149,7 +150,8 @@ def peers_of(suite, python, threads, environment, chosen=None):
             absent[name] = f"not installed: {', '.join(missing)} (scripts/bench-deps installs it)"
             continue
         command = [str(python), "-m", f"yardstick.programs.{program}", "--threads", str(threads)]
-        if environment.get("YARDSTICK_COMPUTE", "f32") != "f32" and name not in TAKES_COMPUTE:
+        compute = environment.get("YARDSTICK_COMPUTE", "f32")
+        if compute != "f32" and not ((suite, name) in TAKES_INT8 if compute == "int8" else name in TAKES_FLOATS):
             name += " (f32)"
         ready.append(Server(name, command + (["--variant", variant] if variant else []), environment))
     return ready, absent

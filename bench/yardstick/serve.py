@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-COMPUTE = os.environ.get("YARDSTICK_COMPUTE", "f32")  # f32, bf16, f16, auto: --compute of the yardstick
+COMPUTE = os.environ.get("YARDSTICK_COMPUTE", "f32")  # f32, bf16, f16, int8, auto: --compute of the yardstick
 
 
 def autocast():

@@ -27,6 +27,7 @@
 #include "passes/hoist_invariants.h"
 #include "passes/hoist_params.h"
 #include "passes/merge_equal_nodes.h"
+#include "passes/quantize_products.h"
 #include "passes/simplify.h"
 #include "passes/simplify_products.h"
 #include "passes/subgraphs.h"
@@ -68,7 +69,8 @@ const Pass kPasses[] = {
     {"fuse_attention_relaxed", [](const Graph& g) { return fuse_attention(g, Rounding::at_the_end); }, -1},
     {"fuse_matmul_relaxed", [](const Graph& g) { return fuse_matmul(g, Rounding::at_the_end); }, -1},
     {"fuse_residual_norm_relaxed", [](const Graph& g) { return fuse_residual_norm(g, Rounding::at_the_end); }, -1},
-    {"sums_in_f64", sums_in_f64, -1},  // sums are rounded once
+    {"sums_in_f64", sums_in_f64, -1},                // sums are rounded once
+    {"quantize_products", quantize_products, 0.05},  // x and the weights are rounded to 8 bits
     {"widen_regions", widen_regions, -1},
 
     {"trim_control_flow", trim_control_flow},

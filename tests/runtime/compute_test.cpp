@@ -80,12 +80,13 @@ TEST_CASE("auto is what the device is fast in, and the report says what it was")
   const std::string target = target_of(block(), computed(Compute::automatic));
   CHECK((target.find(", f32 computed in bf16") != std::string::npos) == fast);
   CHECK(target_of(block(), computed(Compute::as_f16)).find(", f32 computed in f16") != std::string::npos);
+  CHECK(target_of(block(), computed(Compute::as_i8)).find(", f32 computed in int8") != std::string::npos);
   CHECK(target_of(block(), computed(Compute::as_f32)).find("computed in") == std::string::npos);
   CHECK(run_block(computed(Compute::automatic)) == run_block(computed(fast ? Compute::as_bf16 : Compute::as_f32)));
 }
 
 TEST_CASE("what is computed in f64 is not computed in less than f32") {
-  for (const Compute compute : {Compute::as_f16, Compute::as_bf16}) {
+  for (const Compute compute : {Compute::as_f16, Compute::as_bf16, Compute::as_i8}) {
     CompileOptions options = computed(compute);
     options.accuracy = Accuracy::exact;
     CHECK_THROWS_WITH_AS(Session(Device::cpu(), {1}).compile(block(), options),
@@ -209,6 +210,112 @@ TEST_CASE("files and caches tell one compute from another") {
   const auto key = [&](Compute compute) { return session.compile(block(), computed(compute)).config().cache_key(); };
   CHECK(key(Compute::as_bf16) != key(Compute::as_f32));
   CHECK(key(Compute::as_bf16) != key(Compute::as_f16));
+  CHECK(key(Compute::as_i8) != key(Compute::as_f32));
+}
+
+namespace {
+
+/// [rows, k] by a linear layer with a bias, [n, k].
+struct IntegerLayer {
+  int64_t rows, k, n;
+  Tensor x, w, b;
+  IntegerLayer(int64_t r, int64_t depth, int64_t columns)
+      : rows(r), k(depth), n(columns), x(noise({r, depth}, 1, 1)), w(noise({columns, depth}, 2, 1)),
+        b(noise({columns}, 3, 1)) {}
+  std::vector<float> run(const CompileOptions& options, int threads = 1) const {
+    Graph g("layer");
+    g.output(linear(g.input("x", f32, {Dim::symbol("R"), k}), g.param("w", f32, {n, k}), g.param("b", f32, {n})), "y");
+    CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, options);
+    compiled.set_param("w", w), compiled.set_param("b", b);
+    const Tensor y = compiled.run({{"x", x}})[0];
+    return {y.values<float>().begin(), y.values<float>().end()};
+  }
+};
+/// As dynamic_quantize has it.
+double scale_of(std::span<const float> values) {
+  double largest = 0;
+  for (float v : values) largest = std::max(largest, std::fabs(static_cast<double>(v)));
+  return std::max(largest / 127, 0x1p-126);
+}
+
+}  // namespace
+
+TEST_CASE("int8 is within half a step of each number, whatever the sizes of rows and columns") {
+  IntegerLayer layer(48, 100, 40);
+  // Each row and each column has a size of its own: from subnormal numbers to those whose products nearly overflow.
+  const float sizes[] = {1, 1e30f, 1e-42f, 0, 3e-39f, 250, 1e-20f, 1e15f};
+  const auto x = layer.x.mutable_values<float>(), w = layer.w.mutable_values<float>();
+  for (size_t i = 0; i < x.size(); ++i) x[i] *= sizes[i / 100 % 8] * (i % 7 == 3 ? 1e-3f : 1);
+  for (size_t i = 0; i < w.size(); ++i) w[i] *= i / 100 % 5 == 4 ? 1e-30f : i / 100 % 5 == 3 ? 1e4f : 1;
+  const std::vector<float> y = layer.run(computed(Compute::as_i8));
+  double worst = 0;
+  size_t differing = 0;
+  for (size_t i = 0; i < 48; ++i) {
+    const auto row = layer.x.values<float>().subspan(i * 100, 100);
+    const double x_scale = scale_of(row);
+    for (size_t j = 0; j < 40; ++j) {
+      const auto column = layer.w.values<float>().subspan(j * 100, 100);
+      const double w_scale = scale_of(column), bias = layer.b.values<float>()[j];
+      double exact = bias, bound = 0;
+      for (size_t p = 0; p < 100; ++p) {
+        const double a = row[p], b = column[p];
+        exact += a * b;
+        bound += std::fabs(a) * w_scale / 2 + std::fabs(b) * x_scale / 2 + x_scale * w_scale / 4;
+      }
+      const double got = y[i * 40 + j], apart = std::fabs(got - exact);
+      // Four roundings of f32, one of a reciprocal in each code, and what is lost below the least number.
+      bound = bound * (1 + 0x1p-14) + 4 * 0x1p-24 * (std::fabs(exact) + bound + std::fabs(bias)) + 0x1p-149;
+      CAPTURE(i);
+      CAPTURE(j);
+      CHECK(apart <= bound);
+      worst = std::max(worst, apart / bound);
+      differing += apart > bound / 1000;
+    }
+  }
+  CHECK(worst > 0.02);  // the bound is one that is felt
+  CHECK(differing > 1000);
+}
+
+TEST_CASE("a row with a number that is not finite is NaN in int8, and no other row is touched") {
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    IntegerLayer layer(70, 64, 33);
+    const std::vector<float> before = layer.run(computed(Compute::as_i8), 2);
+    layer.x.mutable_values<float>()[41 * 64 + 13] = bad;
+    const std::vector<float> after = layer.run(computed(Compute::as_i8), 2);
+    for (size_t i = 0; i < after.size(); ++i)
+      if (i / 33 == 41) CHECK(std::isnan(after[i]));
+      else CHECK(after[i] == before[i]);
+  }
+}
+
+TEST_CASE("int8 has the same bits by its kernel, by the decomposition, by rows alone, and with any threads") {
+  for (const auto& [rows, k, n] : {std::array<int64_t, 3>{1, 48, 16}, {3, 65, 17}, {40, 100, 40}, {300, 130, 70}}) {
+    IntegerLayer layer(rows, k, n);
+    CompileOptions common = computed(Compute::as_i8);
+    common.force_common = {"dynamic_quantize_matmul"};
+    const std::vector<float> y = layer.run(computed(Compute::as_i8));
+    CHECK(layer.run(common) == y);
+    CHECK(layer.run(computed(Compute::as_i8), 2) == y);
+    CHECK(layer.run(computed(Compute::as_f32)) != y);
+    IntegerLayer first = layer;
+    first.rows = 1, first.x = Tensor::of<float>({1, k}, std::vector<float>(layer.x.values<float>().begin(),
+                                                                           layer.x.values<float>().begin() + k));
+    CHECK(std::equal(y.begin(), y.begin() + n, first.run(computed(Compute::as_i8)).begin()));
+  }
+}
+
+TEST_CASE("weights of int8 are kept in a byte each") {
+  Graph g("large");
+  g.output(linear(g.input("x", f32, {1, 1024}), g.param("w", f32, {2048, 1024})), "y");
+  const auto bytes = [&](Compute compute) {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(compute));
+    compiled.set_param("w", noise({2048, 1024}, 1, 1));
+    compiled.run({{"x", noise({1, 1024}, 2, 1)}});
+    return static_cast<double>(compiled.memory_bytes());
+  };
+  const double weights = 2048 * 1024;
+  CHECK(bytes(Compute::as_i8) < 1.1 * weights);
+  CHECK(bytes(Compute::as_f32) > 4 * weights);
 }
 
 }  // namespace rlx

@@ -1,6 +1,8 @@
 """all-MiniLM-L6-v2 as an ONNX model of standard ops, run by ONNX Runtime (also after its own optimizer for transformers) or
 OpenVINO. The files are made once, in the cache. Reading them is part of the time to the first result."""
 
+import pathlib
+
 from yardstick import serve
 
 THREADS, VARIANT = serve.threads_and_variant()
@@ -78,6 +80,27 @@ def make(path):
     onnx.save(model, path)
 
 
+def int8_path(plain):
+    """The model after ONNX Runtime's dynamic quantization of its products; for OpenVINO, after NNCF's quantization, which
+    is calibrated with inputs like those that are measured."""
+    if VARIANT == "openvino":
+        path = pathlib.Path(plain).with_name("minilm_int8.xml")
+        if not path.exists():
+            import nncf
+            import openvino
+
+            inputs = [suites.minilm_inputs(case) for case in ("minilm_1x128", "minilm_8x128")]
+            model = nncf.quantize(openvino.Core().read_model(plain), nncf.Dataset(inputs), model_type=nncf.ModelType.TRANSFORMER)
+            openvino.save_model(model, str(path), compress_to_fp16=False)
+        return str(path)
+    path = pathlib.Path(plain).with_name(pathlib.Path(plain).stem + "_int8.onnx")
+    if not path.exists():
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        quantize_dynamic(plain, str(path), op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8)
+    return str(path)
+
+
 def model_path():
     plain, fused = (minilm_weights.bench_cache() / f"minilm{suffix}.onnx" for suffix in ("", "_fused"))
     if not plain.exists():
@@ -93,7 +116,8 @@ def model_path():
 
 
 def prepare(case):
-    path, inputs, kind = model_path(), suites.minilm_inputs(case), suites.kind_of(case)
+    path = int8_path(model_path()) if serve.COMPUTE == "int8" else model_path()
+    inputs, kind = suites.minilm_inputs(case), suites.kind_of(case)
     if kind == "minilm":
         return lambda: runtimes.runner(VARIANT)(path, inputs, THREADS)
     # From nothing each time, or with what an earlier start left.

@@ -19,7 +19,22 @@ def read_weights():
 WEIGHTS = read_weights()
 
 
+def quantized(name):
+    """A layer as torch.ao.quantization.quantize_dynamic packs it, with a scale for each output."""
+    w = WEIGHTS[name + ".weight"]
+    codes = torch.quantize_per_channel(w, w.abs().amax(1) / 127, torch.zeros(len(w), dtype=torch.int64), 0, torch.qint8)
+    return torch.ops.quantized.linear_prepack(codes, WEIGHTS[name + ".bias"])
+
+
+INT8 = {}
+if serve.COMPUTE == "int8":
+    INT8 = {name: quantized(name) for name in (key.removesuffix(".weight") for key, w in WEIGHTS.items()
+                                               if key.startswith("encoder.") and w.ndim == 2)}  # fmt: skip
+
+
 def linear(name, x):
+    if name in INT8:
+        return torch.ops.quantized.linear_dynamic(x, INT8[name])
     return F.linear(x, WEIGHTS[name + ".weight"], WEIGHTS[name + ".bias"])
 
 

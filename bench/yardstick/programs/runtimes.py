@@ -53,7 +53,7 @@ def openvino_runner(model, inputs, threads, kept=None):
     settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
                 "ENABLE_CPU_PINNING": False}  # fmt: skip
     if serve.COMPUTE != "auto":  # which is what it does if left to itself
-        settings["INFERENCE_PRECISION_HINT"] = serve.COMPUTE
+        settings["INFERENCE_PRECISION_HINT"] = "f32" if serve.COMPUTE == "int8" else serve.COMPUTE
     request = core.compile_model(read, "CPU", settings).create_infer_request()
     tensors = {name: openvino.Tensor(value) for name, value in inputs.items()}
 

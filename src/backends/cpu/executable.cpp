@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "backends/cpu/kept_weights.h"
 #include "backends/cpu/lowerings.h"
@@ -19,6 +20,7 @@
 #include "ir/leaves.h"
 #include "passes/hoist_params.h"
 #include "rlx/io.h"
+#include "rlx/ops/dynamic_quantize.h"
 
 namespace rlx::cpu {
 namespace {
@@ -297,7 +299,32 @@ class CpuExecutable final : public HostExecutable {
       if (movable_.size() > kMaxSchedules) movable_.pop_back();
     }
     if (kept_.is_used()) keep_packed();
+    else forget_packed_codes();
     return instance;
+  }
+
+  /// Codes that are hoisted, and only read packed, take memory once. (Those that are kept for later processes are read
+  /// again to be written.)
+  void forget_packed_codes() {
+    for (const std::string& name : hoisted_) {
+      Tensor& value = params_.at(name);
+      if (value.dtype() != i8 || !is_read_packed(name)) continue;
+      if (auto packed = packed_->packed_in_place_of(value)) value = std::move(*packed);
+    }
+  }
+  /// Whether nothing but products by dynamic_quantize_matmul, all in one layout, reads the param.
+  bool is_read_packed(const std::string& name) const {
+    std::set<bool> layouts;
+    for (const Output& o : graph_.outputs())
+      if (graph_.node(o.ref).name == name && graph_.node(o.ref).op == &op::param) return false;
+    for (const Node& node : graph_.nodes())
+      for (size_t i = 0; i < node.operands.size(); ++i) {
+        const Node& leaf = graph_.node(node.operands[i]);
+        if (leaf.op != &op::param || leaf.name != name) continue;
+        if (node.op != &op::dynamic_quantize_matmul || i != 1) return false;
+        layouts.insert(node.attrs.as<FusedMatmulAttrs>().transpose_rhs);
+      }
+    return layouts.size() == 1;
   }
 
   void keep_packed() {

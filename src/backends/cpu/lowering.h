@@ -41,6 +41,10 @@ class PackedCache {
   /// Codes of weights, `bytes` of them, as `write` packs them. `layout` tells apart what is packed of the same codes.
   std::shared_ptr<const kernels::AlignedMemory> codes(const Tensor& weights, const std::string& layout, size_t bytes,
                                                       const std::function<void(char*)>& write);
+  /// A tensor of the same type that lies where these codes are packed, for a caller that then forgets them: it stands
+  /// for them in calls of codes() and nowhere else, as its elements are in another order. Null if they are not packed,
+  /// or in several layouts.
+  std::optional<Tensor> packed_in_place_of(const Tensor& codes);
   size_t bytes() const;
   /// The weights of named params that were packed here, by the names under which they can be stored. They stay where
   /// they are.

@@ -107,6 +107,21 @@ std::shared_ptr<const kernels::AlignedMemory> PackedCache::codes(const Tensor& w
   return codes.packed;
 }
 
+std::optional<Tensor> PackedCache::packed_in_place_of(const Tensor& codes) {
+  std::scoped_lock lock(mutex_);
+  const auto first = codes_.lower_bound({codes.data(), std::string()});
+  if (first == codes_.end() || first->first.first != codes.data()) return {};
+  if (auto next = std::next(first); next != codes_.end() && next->first.first == codes.data()) return {};
+  const Codes& packed = first->second;
+  const auto* bytes = reinterpret_cast<const std::byte*>(packed.packed->get());
+  if (bytes == codes.data() || packed.bytes < codes.byte_count()) return {};
+  Tensor tensor = Tensor::borrow(codes.dtype(), codes.shape(), {bytes, codes.byte_count()}, packed.packed);
+  auto entry = codes_.extract(first);
+  entry.key().first = bytes;
+  codes_.insert(std::move(entry));
+  return tensor;
+}
+
 size_t PackedCache::bytes() const {
   std::scoped_lock lock(mutex_);
   std::map<const void*, size_t> blocks;  // a block may hold the weights of several entries

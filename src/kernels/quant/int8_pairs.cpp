@@ -56,8 +56,10 @@ struct Pairs {
 };
 #endif
 
+/// Writes the sums, or with `adds` adds to those that are there.
 template <int kRows>
-void multiply_pair_rows(int64_t pairs, const int16_t* left, int64_t stride, const int8_t* panel, int32_t* sums) {
+void multiply_pair_rows(int64_t pairs, const int16_t* left, int64_t stride, const int8_t* panel, int32_t* sums,
+                        bool adds) {
   const DSum d;
   constexpr int64_t lanes = kPairColumns / kPairVectors;
   hn::Vec<DSum> sum[kRows][kPairVectors];
@@ -80,16 +82,19 @@ void multiply_pair_rows(int64_t pairs, const int16_t* left, int64_t stride, cons
   RLX_UNROLL
   for (int i = 0; i < kRows; ++i) {
     RLX_UNROLL
-    for (int v = 0; v < kPairVectors; ++v) hn::StoreU(sum[i][v], d, sums + i * kPairColumns + v * lanes);
+    for (int v = 0; v < kPairVectors; ++v) {
+      int32_t* to = sums + i * kPairColumns + v * lanes;
+      hn::StoreU(adds ? hn::Add(sum[i][v], hn::LoadU(d, to)) : sum[i][v], d, to);
+    }
   }
 }
 
 template <int kRows = kPairRows>
 HWY_INLINE void multiply_some_pair_rows(int64_t rows, int64_t pairs, const int16_t* left, int64_t stride,
-                                        const int8_t* panel, int32_t* sums) {
+                                        const int8_t* panel, int32_t* sums, bool adds) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) multiply_pair_rows<kRows>(pairs, left, stride, panel, sums);
-    else multiply_some_pair_rows<kRows - 1>(rows, pairs, left, stride, panel, sums);
+    if (rows == kRows) multiply_pair_rows<kRows>(pairs, left, stride, panel, sums, adds);
+    else multiply_some_pair_rows<kRows - 1>(rows, pairs, left, stride, panel, sums, adds);
   }
 }
 
@@ -97,11 +102,18 @@ HWY_INLINE void multiply_some_pair_rows(int64_t rows, int64_t pairs, const int16
 
 void multiply_pair_panel(int64_t pairs, int64_t rows, const int16_t* left, int64_t stride, const char* panel,
                          int32_t* sums) {
-  const int64_t groups = (rows + kPairRows - 1) / kPairRows;  // of nearly equal size
-  for (int64_t g = 0; g < groups; ++g) {
-    const int64_t row = rows * g / groups;
-    multiply_some_pair_rows(rows * (g + 1) / groups - row, pairs, left + row * stride, stride,
-                            reinterpret_cast<const int8_t*>(panel), sums + row * kPairColumns);
+  // A piece of the panel and six rows of it stay in the first-level cache.
+  constexpr int64_t kPairsAtOnce = 512;
+  const int64_t groups = (rows + kPairRows - 1) / kPairRows;  // of nearly equal size, as the pieces are
+  const int64_t pieces = std::max<int64_t>(1, rows > kPairRows ? (pairs + kPairsAtOnce - 1) / kPairsAtOnce : 1);
+  for (int64_t c = 0; c < pieces; ++c) {
+    const int64_t first = pairs * c / pieces, count = pairs * (c + 1) / pieces - first;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t row = rows * g / groups;
+      multiply_some_pair_rows(rows * (g + 1) / groups - row, count, left + row * stride + 2 * first, stride,
+                              reinterpret_cast<const int8_t*>(panel) + first * 2 * kPairColumns,
+                              sums + row * kPairColumns, c > 0);
+    }
   }
 }
 

@@ -1,0 +1,192 @@
+// Judged by sums one by one, in the order of roundings that dynamic_quantize_matmul defines.
+#include "kernels/quant/dynamic_product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/kernel_test.h"
+#include "kernels/memory/aligned_memory.h"
+#include "support/emulated_tiles.h"
+
+using namespace rlx;
+using namespace rlx::kernels;
+using namespace rlx::test;
+
+namespace {
+
+constexpr Int8DotIsa kAllIsas[] = {Int8DotIsa::fma, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles};
+
+struct Case {
+  int64_t m, k, n;
+  bool bias = false, residual = false, transposed = false;
+  Activation activation = Activation::none;
+};
+
+struct Operands {
+  std::vector<float> x, w_scale, bias, residual;
+  std::vector<int8_t> w;
+  explicit Operands(const Case& c, Random& random) {
+    // Rows of very different sizes: beside usual ones those of zeros, of the largest and of the least numbers.
+    const double sizes[] = {1, 1e30, 0, 1e-44, 3e-39, 250, 1e-20};
+    for (int64_t i = 0; i < c.m; ++i) {
+      const double size = sizes[static_cast<size_t>(random.below(7))];
+      for (int64_t p = 0; p < c.k; ++p) x.push_back(static_cast<float>(random.between(-size, size)));
+      if (c.k > 0 && i % 11 == 7) x.back() = i % 2 ? INFINITY : NAN;
+      if (c.k > 0 && i % 5 == 2) x[x.size() - static_cast<size_t>(c.k)] = static_cast<float>(size);  // ties, and 127
+    }
+    for (int64_t j = 0; j < c.n; ++j) {
+      w_scale.push_back(static_cast<float>(random.between(1e-4, 0.1)));
+      bias.push_back(static_cast<float>(random.between(-9, 9)));
+    }
+    for (int64_t i = 0; i < c.k * c.n; ++i) w.push_back(static_cast<int8_t>(random.below(255) - 127));
+    for (int64_t i = 0; i < c.m * c.n; ++i) residual.push_back(static_cast<float>(random.between(-1, 1)));
+  }
+};
+
+/// NaN for a row that is not finite.
+float scale_of(const float* row, int64_t k) {
+  float largest = 0;
+  for (int64_t p = 0; p < k; ++p) {
+    if (!std::isfinite(row[p])) return NAN;
+    largest = std::max(largest, std::fabs(row[p]));
+  }
+  return std::max(largest / 127.0f, 0x1p-126f);
+}
+float activated(Activation a, float v) {
+  if (std::isnan(v)) return v;
+  if (a == Activation::relu) return std::max(v, 0.0f);
+  return a == Activation::relu6 ? std::min(std::max(v, 0.0f), 6.0f) : v;
+}
+
+std::vector<float> wanted_of(const Case& c, const Operands& in) {
+  std::vector<float> y;
+  for (int64_t i = 0; i < c.m; ++i) {
+    const float* row = in.x.data() + i * c.k;
+    const float scale = scale_of(row, c.k), factor = 1 / scale;
+    for (int64_t j = 0; j < c.n; ++j) {
+      int64_t sum = 0;
+      for (int64_t p = 0; p < c.k && !std::isnan(scale); ++p)
+        sum += static_cast<int64_t>(std::nearbyint(row[p] * factor)) *
+               in.w[static_cast<size_t>(c.transposed ? j * c.k + p : p * c.n + j)];
+      float v = static_cast<float>(sum) * in.w_scale[static_cast<size_t>(j)];
+      v = v * scale;
+      if (c.bias) v = v + in.bias[static_cast<size_t>(j)];
+      v = activated(c.activation, v);
+      if (c.residual) v = v + in.residual[static_cast<size_t>(i * c.n + j)];
+      y.push_back(v);
+    }
+  }
+  return y;
+}
+
+/// How many results differ in a bit (NaN from a number), and how many places outside of the result are written.
+int64_t wrong_results(const Case& c, const Operands& in, const std::vector<float>& wanted, Int8DotIsa isa) {
+  DynamicProduct p;
+  p.w.k = c.k, p.w.n = c.n, p.w.isa = isa;
+  AlignedMemory packed = aligned_memory(int8_weights_bytes(p.w));
+  pack_int8_weights(p.w, in.w.data(), c.transposed ? 1 : c.n, c.transposed ? c.k : 1, packed.get());
+  p.w.packed = packed.get();
+  const size_t scratch_bytes = quantized_rows_bytes(p.w, c.m);
+  AlignedMemory scratch = aligned_memory(scratch_bytes + 64);
+  std::memset(scratch.get(), 0x55, scratch_bytes + 64);
+  const int64_t half = std::min<int64_t>(kQuantizedRows, c.m);
+  quantize_rows(p.w, in.x.data(), c.k, 0, half, c.m, scratch.get());
+  quantize_rows(p.w, in.x.data(), c.k, half, c.m, c.m, scratch.get());
+  std::vector<float> y(static_cast<size_t>(c.m * c.n + 64), -77.0f);
+  p.rows = c.m, p.x = scratch.get(), p.w_scale = in.w_scale.data(), p.bias = c.bias ? in.bias.data() : nullptr;
+  p.residual = c.residual ? in.residual.data() : nullptr, p.activation = c.activation;
+  p.y = y.data(), p.y_stride = p.residual_stride = c.n;
+  const int64_t middle = std::min<int64_t>(DynamicProduct::kColumns, c.n);
+  multiply_quantized_rows(p, 0, c.m, 0, middle);
+  if (middle < c.n) {
+    multiply_quantized_rows(p, 0, half, middle, c.n);
+    if (half < c.m) multiply_quantized_rows(p, half, c.m, middle, c.n);
+  }
+  int64_t wrong = std::count_if(y.end() - 64, y.end(), [](float v) { return v != -77.0f; }) +
+                  std::count_if(scratch.get() + scratch_bytes, scratch.get() + scratch_bytes + 64,
+                                [](char v) { return v != 0x55; });
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const bool is_same = std::isnan(wanted[i]) ? std::isnan(y[i]) : std::memcmp(&wanted[i], &y[i], sizeof(float)) == 0;
+    wrong += !is_same;
+  }
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "products in 8 bits have the same bits with any instructions, for rows of any size, and any tails") {
+  Random random(1);
+  for (const int64_t m : {1, 2, 5, 6, 7, 31, 32, 33, 70, 130})
+    for (const int64_t k : {0, 1, 2, 3, 16, 63, 64, 65, 200})
+      for (const int64_t n : {1, 7, 8, 16, 17, 40, 64, 100}) {
+        const Activation activations[] = {Activation::none, Activation::relu, Activation::relu6};
+        const Case c{m,
+                     k,
+                     n,
+                     random.below(2) != 0,
+                     random.below(2) != 0,
+                     random.below(2) != 0,
+                     activations[static_cast<size_t>(random.below(3))]};
+        const Operands in(c, random);
+        const std::vector<float> wanted = wanted_of(c, in);
+        for_each_target([&] {
+          for (const Int8DotIsa isa : kAllIsas) {
+            if (!has_int8_dot_isa(isa)) continue;
+            INFO("isa ", static_cast<int>(isa), ": ", m, "x", k, "x", n, ", bias ", c.bias, ", residual ", c.residual,
+                 ", transposed ", c.transposed, ", activation ", static_cast<int>(c.activation));
+            CHECK(wrong_results(c, in, wanted, isa) == 0);
+          }
+        });
+      }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache, and sums of the largest codes, are exact") {
+  Random random(2);
+  const Case c{150, 4000, 33, true};
+  const Operands in(c, random);
+  const std::vector<float> wanted = wanted_of(c, in);
+  const Case longest{1, 133'144, 3};
+  Operands largest({1, 1, 1}, random);
+  largest.x.assign(static_cast<size_t>(longest.k), -2.5f);
+  largest.w.assign(static_cast<size_t>(longest.k * longest.n), 127);
+  largest.w_scale.assign(3, 0.5f);
+  const std::vector<float> wanted_largest = wanted_of(longest, largest);
+  CHECK(wanted_largest[0] == doctest::Approx(-127.0 * 133'144 * 2.5 * 0.5));
+  for (const Int8DotIsa isa : kAllIsas) {
+    if (!has_int8_dot_isa(isa)) continue;
+    INFO("isa ", static_cast<int>(isa));
+    CHECK(wrong_results(c, in, wanted, isa) == 0);
+    CHECK(wrong_results(longest, largest, wanted_largest, isa) == 0);
+  }
+}
+
+TEST_CASE("transcendental activations are those of products in f32") {
+  const Case c{9, 70, 37};
+  Random random(3);
+  Operands in(c, random);
+  for (float& v : in.x) v = static_cast<float>(random.between(-1, 1));
+  const std::vector<float> sums = wanted_of(c, in);
+  const std::pair<Activation, double (*)(double)> kinds[] = {
+      {Activation::gelu_erf, [](double v) { return v / 2 * (1 + std::erf(v / std::sqrt(2.0))); }},
+      {Activation::silu, [](double v) { return v / (1 + std::exp(-v)); }},
+      {Activation::tanh, [](double v) { return std::tanh(v); }},
+      {Activation::hard_swish, [](double v) { return v * std::clamp(v + 3, 0.0, 6.0) / 6; }}};
+  for (const auto& kind : kinds)
+    for_each_target([&] {
+      DynamicProduct p;
+      p.w.k = c.k, p.w.n = c.n, p.w.isa = Int8DotIsa::fma, p.activation = kind.first;
+      AlignedMemory packed = aligned_memory(int8_weights_bytes(p.w)),
+                    rows = aligned_memory(quantized_rows_bytes(p.w, c.m));
+      pack_int8_weights(p.w, in.w.data(), c.n, 1, packed.get());
+      p.w.packed = packed.get();
+      quantize_rows(p.w, in.x.data(), c.k, 0, c.m, c.m, rows.get());
+      std::vector<float> y(static_cast<size_t>(c.m * c.n));
+      p.rows = c.m, p.x = rows.get(), p.w_scale = in.w_scale.data(), p.y = y.data(), p.y_stride = c.n;
+      multiply_quantized_rows(p, 0, c.m, 0, c.n);
+      for (size_t i = 0; i < y.size(); ++i)
+        CHECK(std::fabs(y[i] - kind.second(sums[i])) <= 2e-6 * std::max(1.0, std::fabs(static_cast<double>(sums[i]))));
+    });
+}
