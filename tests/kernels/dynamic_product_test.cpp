@@ -16,7 +16,7 @@ using namespace rlx::test;
 
 namespace {
 
-constexpr Int8DotIsa kAllIsas[] = {Int8DotIsa::fma, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles};
+constexpr Int8DotIsa kAllIsas[] = {Int8DotIsa::pairs, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles};
 
 struct Case {
   int64_t m, k, n;
@@ -177,7 +177,7 @@ TEST_CASE("transcendental activations are those of products in f32") {
   for (const auto& kind : kinds)
     for_each_target([&] {
       DynamicProduct p;
-      p.w.k = c.k, p.w.n = c.n, p.w.isa = Int8DotIsa::fma, p.activation = kind.first;
+      p.w.k = c.k, p.w.n = c.n, p.w.isa = Int8DotIsa::pairs, p.activation = kind.first;
       AlignedMemory packed = aligned_memory(int8_weights_bytes(p.w)),
                     rows = aligned_memory(quantized_rows_bytes(p.w, c.m));
       pack_int8_weights(p.w, in.w.data(), c.n, 1, packed.get());

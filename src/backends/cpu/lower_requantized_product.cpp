@@ -22,9 +22,9 @@ double multiply_ns(const PackedQuantizedWeights& w) {
     case kernels::Int8DotIsa::tiles: return 0.002;
     case kernels::Int8DotIsa::avx512_vnni: return 0.004;
     case kernels::Int8DotIsa::avx_vnni: return 0.01;
-    case kernels::Int8DotIsa::fma: break;
+    case kernels::Int8DotIsa::pairs: break;
   }
-  return 0.05;
+  return 0.015;
 }
 
 /// Copies move whole pieces of this many bytes. What a copy writes beyond its end is overwritten by the next copy;

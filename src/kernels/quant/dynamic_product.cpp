@@ -172,7 +172,7 @@ constexpr int64_t kRowBytesInCache = 256 << 10;
 constexpr int64_t kPairBlockRows = 96;
 constexpr int64_t kTileBlockRows = 2 * kTileRows;
 
-bool is_in_pairs(const Int8Weights& w) { return w.isa == Int8DotIsa::fma; }
+bool is_in_pairs(const Int8Weights& w) { return w.isa == Int8DotIsa::pairs; }
 int64_t pair_stride(int64_t k) { return 2 * int8_pairs(k); }
 int64_t left_tile_bytes(int64_t k) { return divided_up(k, kTileInt8) * kTileBytes; }
 PackedQuantizedWeights as_tiles(const Int8Weights& w) {

@@ -7,7 +7,8 @@
 
 #include "base/rounded_up.h"
 #include "kernels/gemm/amx/tiles.h"
-#include "kernels/quant/integer_product.h"
+#include "kernels/quant/int8_pairs.h"
+#include "kernels/quant/requantize.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #if defined(__GNUC__) && !defined(__clang__)
@@ -38,12 +39,12 @@ int64_t rows_at_a_time(int64_t rows, int64_t k) {
 }
 
 /// What is added to quantized values and their zero points when they are packed: the product multiplies (x + shift.x)
-/// with (w + shift.w). AMX tiles multiply either signedness; VNNI wants u8 for x and i8 for w.
+/// with (w + shift.w). AMX tiles multiply either signedness; VNNI wants u8 for x and i8 for w; pairs want i8 for w.
 struct Shifts {
   int32_t x = 0, w = 0;
   Shifts(Int8DotIsa isa, DType x_dtype, DType w_dtype) {
     if (isa == Int8DotIsa::tiles) return;
-    if (x_dtype == i8) x = 128;
+    if (x_dtype == i8 && isa != Int8DotIsa::pairs) x = 128;
     if (w_dtype == u8) w = -128;
   }
   /// Adding 128 modulo 256 flips the highest bit.
@@ -208,25 +209,81 @@ void multiply_in_blocks(const RequantizedProduct& p, int64_t begin, int64_t end,
 void multiply_in_blocks(const RequantizedProduct&, int64_t, int64_t, char*) {}
 #endif
 
+// ---- pairs of 16 bits
+
+int64_t pair_stride(int64_t k) { return 2 * int8_pairs(k); }
+int64_t pair_rows_at_a_time(int64_t rows, int64_t k) {
+  // Rows of sums between a product and its epilogue take 6 KiB of the first-level cache, the rows of x half of the
+  // second.
+  constexpr int64_t kMaxRows = 96;
+  const int64_t in_cache = kPackedRowBytes / 2 / std::max<int64_t>(1, 2 * pair_stride(k)) / 6 * 6;
+  return std::min(rows, std::clamp<int64_t>(in_cache, 6, kMaxRows));
+}
+
+/// Writes x - x_zero, and returns the sum of them.
+template <class T>
+uint32_t center_row(const T* from, int64_t k, int32_t zero_point, int16_t* to) {
+  uint32_t sum = 0;
+  for (int64_t p = 0; p < k; ++p) {
+    const int32_t v = from[p] - zero_point;
+    to[p] = static_cast<int16_t>(v), sum += static_cast<uint32_t>(v);
+  }
+  if (k % 2 != 0) to[k] = 0;
+  return sum;
+}
+
+/// sum (x - a)(w - b) = sum (x - a) w - b sum (x - a).
+void multiply_in_pairs(const RequantizedProduct& p, int64_t begin, int64_t end, char* scratch) {
+  const int64_t k = p.w.k, stride = pair_stride(k), at_a_time = pair_rows_at_a_time(p.rows, k);
+  const auto w_zero = static_cast<uint32_t>(p.w.zero_point + Shifts(p.w.isa, p.dtype, p.w.dtype).w);
+  auto* sums = reinterpret_cast<int32_t*>(scratch);
+  auto* row_terms = sums + at_a_time * kPairColumns;
+  auto* centered = reinterpret_cast<int16_t*>(row_terms + rounded_up(at_a_time, 16));
+  SumsToRequantize s;
+  s.sums = sums, s.stride = kPairColumns, s.row_terms = w_zero != 0 ? row_terms : nullptr;
+  s.multiplier = p.multiplier, s.y_dtype = p.dtype, s.y_zero_point = p.y_zero_point, s.y_stride = p.y_stride;
+  for (int64_t first = 0; first < p.rows; first += at_a_time) {
+    s.rows = std::min(at_a_time, p.rows - first);
+    for (int64_t i = 0; i < s.rows; ++i) {
+      const char* from = static_cast<const char*>(p.x) + (first + i) * p.x_stride;
+      int16_t* to = centered + i * stride;
+      const uint32_t sum = p.dtype == i8 ? center_row(reinterpret_cast<const int8_t*>(from), k, p.x_zero_point, to)
+                                         : center_row(reinterpret_cast<const uint8_t*>(from), k, p.x_zero_point, to);
+      row_terms[i] = static_cast<int32_t>(w_zero * sum);
+    }
+    for (int64_t column = begin; column < end; column += kPairColumns) {
+      multiply_int8_pairs(k, s.rows, centered, stride, p.w.packed + column / kPairColumns * pair_panel_bytes(k), sums);
+      s.columns = std::min(kPairColumns, end - column), s.bias = p.bias + column;
+      s.multipliers = p.multipliers ? p.multipliers + column : nullptr;
+      s.y = static_cast<char*>(p.y) + first * p.y_stride + column;
+      requantize_sums(s);
+    }
+  }
+}
+
 }  // namespace
 
 size_t packed_quantized_bytes(const PackedQuantizedWeights& w) {
-  if (w.isa == Int8DotIsa::fma) return static_cast<size_t>(w.k * w.n);
+  if (w.isa == Int8DotIsa::pairs) return static_cast<size_t>(divided_up(w.n, kPairColumns) * pair_panel_bytes(w.k));
   return static_cast<size_t>(column_sums_at(w.k, w.n) + column_blocks(w.n) * kTiledColumns * 4);
 }
 
 void pack_quantized(const PackedQuantizedWeights& w, const void* values, int64_t k_stride, int64_t n_stride,
                     char* out) noexcept {
   const auto* from = static_cast<const char*>(values);
-  if (w.isa == Int8DotIsa::fma) {
-    for (int64_t p = 0; p < w.k; ++p)
-      for (int64_t j = 0; j < w.n; ++j) out[p * w.n + j] = from[p * k_stride + j * n_stride];
+  const int32_t shift = Shifts(w.isa, i8, w.dtype).w;
+  const char flip = Shifts::flip(shift);
+  if (w.isa == Int8DotIsa::pairs) {
+    const int64_t panel = pair_panel_bytes(w.k);
+    for (int64_t j = 0; j < w.n; j += kPairColumns, out += panel) {
+      pack_pair_panel(static_cast<const int8_t*>(values) + j * n_stride, w.k, k_stride, n_stride,
+                      std::min(kPairColumns, w.n - j), out);
+      for (int64_t i = 0; i < panel; ++i) out[i] = static_cast<char>(out[i] ^ flip);
+    }
     return;
   }
   const int64_t bytes = tile_bytes(w.k), columns = column_blocks(w.n) * kTiledColumns;
   auto* sums = reinterpret_cast<uint32_t*>(out + column_sums_at(w.k, w.n));
-  const int32_t shift = Shifts(w.isa, i8, w.dtype).w;
-  const char flip = Shifts::flip(shift);
   for (int64_t j = 0; j < columns; ++j) {
     char* tile = out + j / kTiledColumns * 2 * bytes + j % kTiledColumns / kTileRows * kTileBytes + j % kTileRows * 4;
     sums[j] = 0;
@@ -241,10 +298,15 @@ void pack_quantized(const PackedQuantizedWeights& w, const void* values, int64_t
 }
 
 size_t requantized_product_scratch_bytes(const PackedQuantizedWeights& w, int64_t rows) {
-  const int64_t k = w.k, at_a_time = rows_at_a_time(rows, k);
-  const int64_t tiles = kBlockRows * kTiledColumns * 4 + at_a_time * 4 + at_a_time / kTileRows * tile_bytes(k);
-  const int64_t centered = std::min<int64_t>(rows, kBlockRows) * k * 4;
-  return static_cast<size_t>(aligned(w.isa != Int8DotIsa::fma ? tiles : centered));
+  const int64_t k = w.k;
+  if (w.isa == Int8DotIsa::pairs) {
+    const int64_t at_a_time = pair_rows_at_a_time(rows, k);
+    return static_cast<size_t>(
+        aligned((at_a_time * kPairColumns + rounded_up(at_a_time, 16)) * 4 + at_a_time * pair_stride(k) * 2));
+  }
+  const int64_t at_a_time = rows_at_a_time(rows, k);
+  return static_cast<size_t>(
+      aligned(kBlockRows * kTiledColumns * 4 + at_a_time * 4 + at_a_time / kTileRows * tile_bytes(k)));
 }
 
 void multiply_packed_quantized(const RequantizedProduct& p, int64_t begin, int64_t end, void* scratch) noexcept {
@@ -252,20 +314,8 @@ void multiply_packed_quantized(const RequantizedProduct& p, int64_t begin, int64
     const TileScope scope;
     return multiply_in_blocks(p, begin, end, static_cast<char*>(scratch));
   }
-  if (p.w.isa != Int8DotIsa::fma) return multiply_in_blocks(p, begin, end, static_cast<char*>(scratch));
-  auto* centered = static_cast<float*>(scratch);
-  for (int64_t first = 0; first < p.rows; first += kBlockRows) {
-    IntegerProduct q;
-    q.rows = std::min(kBlockRows, p.rows - first), q.k = p.w.k, q.n = p.w.n;
-    for (int64_t i = 0; i < q.rows; ++i)
-      center_values(p.dtype, static_cast<const char*>(p.x) + (first + i) * p.x_stride, q.k, p.x_zero_point,
-                    centered + i * q.k);
-    q.x = centered, q.w = p.w.packed, q.w_dtype = p.w.dtype, q.y_dtype = p.dtype;
-    q.w_zero_point = p.w.zero_point, q.y_zero_point = p.y_zero_point;
-    q.multiplier = p.multiplier, q.multipliers = p.multipliers, q.bias = p.bias;
-    q.y = static_cast<char*>(p.y) + first * p.y_stride;
-    multiply_quantized(q, begin, end);
-  }
+  if (p.w.isa == Int8DotIsa::pairs) return multiply_in_pairs(p, begin, end, static_cast<char*>(scratch));
+  multiply_in_blocks(p, begin, end, static_cast<char*>(scratch));
 }
 
 }  // namespace rlx::kernels

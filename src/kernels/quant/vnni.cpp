@@ -114,7 +114,7 @@ bool has_int8_dot_isa(Int8DotIsa isa) {
     case Int8DotIsa::tiles: return has_matrix_tiles();
     case Int8DotIsa::avx512_vnni: return has_512 && product_lanes(f32) == 16;
     case Int8DotIsa::avx_vnni: return has_256 && product_lanes(f32) >= 8;
-    case Int8DotIsa::fma: break;
+    case Int8DotIsa::pairs: break;
   }
   return true;
 }
@@ -135,7 +135,7 @@ void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char*
 
 #else
 
-bool has_int8_dot_isa(Int8DotIsa isa) { return isa == Int8DotIsa::fma; }
+bool has_int8_dot_isa(Int8DotIsa isa) { return isa == Int8DotIsa::pairs; }
 void multiply_int8_dots(Int8DotIsa, int64_t, int64_t, const char*, const char*, const char*, int32_t*,
                         int64_t) noexcept {}
 
@@ -144,7 +144,7 @@ void multiply_int8_dots(Int8DotIsa, int64_t, int64_t, const char*, const char*, 
 Int8DotIsa best_int8_dot_isa() {
   for (Int8DotIsa isa : {Int8DotIsa::tiles, Int8DotIsa::avx512_vnni, Int8DotIsa::avx_vnni})
     if (has_int8_dot_isa(isa)) return isa;
-  return Int8DotIsa::fma;
+  return Int8DotIsa::pairs;
 }
 
 }  // namespace rlx::kernels

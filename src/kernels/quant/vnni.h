@@ -8,9 +8,9 @@
 
 namespace rlx::kernels {
 
-/// The instructions of an 8-bit product, from the slowest to the fastest. `fma` stands for a processor that has none of
-/// the others: integer_product.h sums exactly in f32.
-enum class Int8DotIsa : uint8_t { fma, avx_vnni, avx512_vnni, tiles };
+/// The instructions of an 8-bit product, from the slowest to the fastest. Every processor has `pairs`: multiply-adds of
+/// pairs of 16 bits (int8_pairs.h).
+enum class Int8DotIsa : uint8_t { pairs, avx_vnni, avx512_vnni, tiles };
 
 /// Whether the processor has these instructions, and Highway's targets of that vector width are not switched off.
 bool has_int8_dot_isa(Int8DotIsa isa);
