@@ -38,7 +38,7 @@ class Embed(ProgramTest):
                 norms = math.sqrt(sum(a * a for a in row) * sum(b * b for b in want))
                 self.assertGreaterEqual(dot / norms, 0.999999)
 
-    def test_16_bits_keep_directions_and_the_order_of_neighbours(self):
+    def test_narrow_numbers_keep_directions_and_the_order_of_neighbours(self):
         wanted = rows(GOLDEN / "embeddings/embeddings.npy")
         unit = [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in wanted]
 
@@ -47,7 +47,7 @@ class Embed(ProgramTest):
             order = sorted(range(len(products)), key=products.__getitem__)
             return {line: rank for rank, line in enumerate(order)}
 
-        for compute, least, correlation in (("bf16", 0.9995, 0.999), ("f16", 0.99999, 0.9999)):
+        for compute, least, correlation in (("bf16", 0.9995, 0.999), ("f16", 0.99999, 0.9999), ("int8", 0.995, 0.99)):
             with self.subTest(compute):
                 out = self.folder / "e.npy"
                 self.succeeds("embed", "--model", MODEL, "--file", GOLDEN / "embeddings/sentences.txt", "--npy", out, "--compute", compute)

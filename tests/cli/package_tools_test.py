@@ -235,7 +235,22 @@ class Compare(PackageTest):
         out = self.succeeds("compare", a, b, "--input", f"x={self.folder / 'x.npy'}")
         self.assertIn("first beyond 0.001: 'act' of tanh", out)  # before the output y
         self.assertIn("[3] 0.761594 and 0.841471", out)
-        self.fails(2, "two precisions only as a Core ML package", "compare", a)
+        self.fails(2, "with itself in f32 by --compute", "compare", a)
+
+    def test_a_graph_is_compared_with_itself_in_less_than_f32(self):
+        graph = self.file("g.rlx", 'rlx 1\ngraph @m {\n  %0 = input() @"x" : f32[4, 64]\n  %1 = iota() {type = f32[64, 32], axis = 0} : f32[64, 32]\n'
+                          '  %2 = cos(%1) : f32[64, 32]\n  %3 = matmul(%0, %2) @"dense" : f32[4, 32]\n  return %3 @"y"\n}\n')  # fmt: skip
+        for compute, least, most in (("int8", 1e-5, 0.02), ("bf16", 1e-5, 0.02), ("f32", 0, 0)):
+            with self.subTest(compute):
+                said = json.loads(self.succeeds("compare", graph, graph, "--compute", compute, "--json"))
+                by_name = {value["name"]: value for value in said["values"]}
+                self.assertEqual(set(by_name), {"dense", "y"})
+                self.assertTrue(least <= by_name["y"]["relative"] <= most, by_name)
+                self.assertTrue(0.9995 <= by_name["y"]["cosine"] <= 1.000001, by_name)
+        text = self.succeeds("compare", graph, "--compute", "int8", "--bound", "0.02")
+        self.assertIn("cosine", text)
+        self.assertRegex(text.splitlines()[-1], r"^all 2 values within 0.02$")
+        self.fails(2, "is a package", "compare", CNN / "model.mlpackage", "--compute", "int8")
 
     def test_run_compares_too(self):
         name, file = case_input(CNN)

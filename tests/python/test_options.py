@@ -70,6 +70,29 @@ def test_compute_rounds_products_and_keeps_the_types(data, compute, digits):
         rlx.Session().compile(GRAPH, compute="int3")
 
 
+def test_int8_rounds_products_with_weights(rng):
+    graph = rlx.Graph.parse("""rlx 1
+graph @layer {
+  %0 = input() @"x" : f32[4, 64]
+  %1 = param() @"w" : f32[64, 32]
+  %2 = matmul(%0, %1) : f32[4, 32]
+  return %2 @"y"
+}
+""")
+    x, w = rng.normal(size=(4, 64)).astype("f4"), rng.normal(size=(64, 32)).astype("f4")
+    compiled = rlx.Session(threads=1).compile(graph, compute="int8")
+    assert compiled.report()["target"].endswith(", f32 computed in int8")
+    assert {line["op"]: line["verdict"] for line in compiled.report()["nodes"]}["dynamic_quantize_matmul"] == "native"
+    compiled.set_param("w", w)
+    y = np.asarray(compiled.run({"x": x})["y"])
+    sx, sw = abs(x).max(1, keepdims=True) / np.float32(127), abs(w).max(0) / np.float32(127)
+    codes = np.rint(x * (np.float32(1) / sx)) @ np.rint(w * (np.float32(1) / sw))
+    assert np.array_equal(y, codes.astype("f4") * sw * sx)
+    assert 1e-4 < abs(y - x @ w).max() < 0.2
+    with pytest.raises(rlx.Error, match="accuracy exact.*give one of the two"):
+        rlx.Session().compile(graph, compute="int8", accuracy="exact")
+
+
 def test_options_reach_the_compiler(tmp_path, monkeypatch):
     session = rlx.Session()
     verdict = lambda **options: {line["op"]: line["verdict"] for line in session.compile(GRAPH, **options).report()["nodes"]}
