@@ -166,7 +166,7 @@ typedef struct rlx_compile_options {
   const char* const* donate; /* names of inputs whose memory a run may overwrite; NULL for none */
   size_t donate_count;
   /* The other members of CompileOptions in rlx/compile.h as text in the form of attributes, or NULL; each may be left
-     out: {precision = relaxed, compute = bf16, force_common = ["softmax"], force_native = ["gelu"], skip_passes =
+     out: {rounding = relaxed, compute = bf16, force_common = ["softmax"], force_native = ["gelu"], skip_passes =
      ["fuse_elementwise"], narrow = true, cache_dir = "/tmp/programs", fallback = ["cpu"], placement =
      ["encoder.*=tiny", "op:sort=cpu"]}: devices that may run what the session's does not take, and where nodes are to
      run, each as "PATTERN=DEVICE". */

@@ -9,6 +9,7 @@
 #include "rlx/device.h"
 #include "rlx/graph.h"
 #include "rlx/report.h"
+#include "rlx/rounding.h"
 
 namespace rlx {
 
@@ -16,11 +17,6 @@ namespace rlx {
 /// backends share (common).
 enum class KernelDispatch { native, common };
 constexpr std::array<std::string_view, 2> names_of(KernelDispatch) { return {"native", "common"}; }
-
-/// strict: every op rounds to its dtype (docs/ir.md, "Low precision"). relaxed: ops on f16 and bf16 that are fused are
-/// computed in f32 and rounded once, where the fused op ends. f32 and wider are the same under both.
-enum class Precision { strict, relaxed };
-constexpr std::array<std::string_view, 2> names_of(Precision) { return {"strict", "relaxed"}; }
 
 /// How far products of f32 (matrices, convolutions, attention) may be from the true sums. docs/runtime.md, "Products of
 /// f32", has the figures.
@@ -73,9 +69,9 @@ struct CompileOptions {
   KernelDispatch kernel_dispatch = KernelDispatch::native;
   std::set<std::string> force_common = {};  ///< names of ops to decompose
   std::set<std::string> force_native = {};  ///< names of ops that must not be decomposed
-  Precision precision = Precision::strict;
+  Rounding rounding = Rounding::strict;
   Accuracy accuracy = Accuracy::as_f32;
-  /// Narrower than f32, fused ops round once, as under Precision::relaxed. With Accuracy::exact f16, bf16 and int8
+  /// Narrower than f32, fused ops round once, as under Rounding::relaxed. With Accuracy::exact f16, bf16 and int8
   /// are errors, and `automatic` is f32.
   Compute compute = Compute::as_f32;
   /// Products with weights add up in an order that depends on k and n alone, so that the bits of a row do not depend on

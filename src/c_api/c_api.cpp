@@ -26,13 +26,13 @@ const std::vector<rlx::Signature::Entry>* entries_of(const rlx_compiled* compile
 
 /// What rlx_compile_options has as text.
 struct CompileText {
-  rlx::Precision precision = rlx::Precision::strict;
+  rlx::Rounding rounding = rlx::Rounding::strict;
   rlx::Compute compute = rlx::Compute::as_f32;
   std::vector<std::string> force_common, force_native, skip_passes;
   std::string cache_dir;
   std::vector<std::string> fallback, placement;
   bool narrow = false;
-  RLX_FIELDS(CompileText, field("precision", &CompileText::precision), field("compute", &CompileText::compute),
+  RLX_FIELDS(CompileText, field("rounding", &CompileText::rounding), field("compute", &CompileText::compute),
              field("force_common", &CompileText::force_common), field("force_native", &CompileText::force_native),
              field("skip_passes", &CompileText::skip_passes), field("cache_dir", &CompileText::cache_dir),
              field("fallback", &CompileText::fallback), field("placement", &CompileText::placement),
@@ -56,7 +56,7 @@ rlx::CompileOptions rlx::c::compile_options_from(const rlx_compile_options* opti
   CompileText before;
   before.cache_dir = all.cache_dir, before.fallback = all.fallback;
   const auto more = read_over(before, given.more, "options of a compile");
-  all.precision = more.precision, all.compute = more.compute, all.cache_dir = more.cache_dir,
+  all.rounding = more.rounding, all.compute = more.compute, all.cache_dir = more.cache_dir,
   all.fallback = more.fallback, all.narrow = more.narrow;
   for (const std::string& each : more.placement) all.placement.push_back(rlx::Placement::parse(each));
   all.force_common.insert(more.force_common.begin(), more.force_common.end());

@@ -47,12 +47,12 @@ Graph on(const Graph& g, const Target&, const CompileOptions&) {
 /// The same for one that may round less often.
 template <Graph (*kPass)(const Graph&, Rounding)>
 Graph rounding(const Graph& g, const Target&, const CompileOptions& options) {
-  Rounding where = options.precision == Precision::relaxed ? Rounding::at_the_end : Rounding::after_each;
+  Rounding where = options.rounding;
   return with_bodies(g, [&](const Graph& body) { return kPass(body, where); });
 }
 Graph widen_regions_for(const Graph& g, const Target& target, const CompileOptions& options) {
   const DType narrow = computed_in(options, target);
-  const bool may = options.precision == Precision::relaxed || narrow == f16 || narrow == bf16;
+  const bool may = options.rounding == Rounding::relaxed || narrow == f16 || narrow == bf16;
   return may ? with_bodies(g, widen_regions) : g;
 }
 Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOptions& options) {

@@ -24,6 +24,6 @@ namespace rlx {
 /// The layout: attention of transposes from [B, S, H, D] reads that (bshd), and of heads split from [B, S, H*D] reads
 /// those (packed); the result is turned back behind it, which simplify cancels where the graph does the opposite.
 Graph fuse_attention(const Graph& g, Rounding rounding);
-inline Graph fuse_attention(const Graph& g) { return fuse_attention(g, Rounding::after_each); }
+inline Graph fuse_attention(const Graph& g) { return fuse_attention(g, Rounding::strict); }
 
 }  // namespace rlx

@@ -21,6 +21,6 @@ namespace rlx {
 /// f32 and f64. The separate ops of f16 and bf16 round between each other, the fused one rounds once at the end: other
 /// bits, so they stay separate unless `rounding` frees them.
 Graph fuse_matmul(const Graph& g, Rounding rounding);
-inline Graph fuse_matmul(const Graph& g) { return fuse_matmul(g, Rounding::after_each); }
+inline Graph fuse_matmul(const Graph& g) { return fuse_matmul(g, Rounding::strict); }
 
 }  // namespace rlx

@@ -17,6 +17,6 @@ namespace rlx {
 ///
 /// f32 and f64, and f16 and bf16 if `rounding` frees them: their sum would be rounded between, and is not inside.
 Graph fuse_residual_norm(const Graph& g, Rounding rounding);
-inline Graph fuse_residual_norm(const Graph& g) { return fuse_residual_norm(g, Rounding::after_each); }
+inline Graph fuse_residual_norm(const Graph& g) { return fuse_residual_norm(g, Rounding::strict); }
 
 }  // namespace rlx

@@ -17,6 +17,6 @@ namespace rlx {
 ///
 /// f32 and f64, and f16 and bf16 if `rounding` frees them.
 Graph fuse_rows(const Graph& g, Rounding rounding);
-inline Graph fuse_rows(const Graph& g) { return fuse_rows(g, Rounding::after_each); }
+inline Graph fuse_rows(const Graph& g) { return fuse_rows(g, Rounding::strict); }
 
 }  // namespace rlx

@@ -79,7 +79,7 @@ struct PlacedNodes {
 struct Options {
   KernelDispatch kernel_dispatch = KernelDispatch::native;
   std::vector<std::string> force_common = {}, force_native = {};
-  Precision precision = Precision::strict;
+  Rounding rounding = Rounding::strict;
   Accuracy accuracy = Accuracy::as_f32;
   bool batch_invariant = false;
   CompileMode mode = CompileMode::eager;
@@ -90,7 +90,7 @@ struct Options {
   bool narrow = false;
   RLX_FIELDS(Options, field("kernel_dispatch", &Options::kernel_dispatch),
              field("force_common", &Options::force_common), field("force_native", &Options::force_native),
-             field("precision", &Options::precision), field("accuracy", &Options::accuracy),
+             field("rounding", &Options::rounding), field("accuracy", &Options::accuracy),
              field("batch_invariant", &Options::batch_invariant), field("mode", &Options::mode),
              field("strict", &Options::strict), field("donate", &Options::donate),
              field("skip_passes", &Options::skip_passes), field("fallback", &Options::fallback),
@@ -259,7 +259,7 @@ struct Opened {
     for (const Argument& input : m.inputs) info.signature.modes.push_back(input.mode);
     CompileOptions& to = info.options;
     const Options& from = m.options;
-    to.kernel_dispatch = from.kernel_dispatch, to.precision = from.precision, to.accuracy = from.accuracy;
+    to.kernel_dispatch = from.kernel_dispatch, to.rounding = from.rounding, to.accuracy = from.accuracy;
     to.force_common = set(from.force_common), to.force_native = set(from.force_native);
     to.batch_invariant = from.batch_invariant, to.mode = from.mode, to.strict = from.strict;
     to.donate = set(from.donate), to.skip_passes = set(from.skip_passes);
@@ -383,7 +383,7 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                  m.options = {from.kernel_dispatch,
                               list(from.force_common),
                               list(from.force_native),
-                              from.precision,
+                              from.rounding,
                               from.accuracy,
                               from.batch_invariant,
                               from.mode,
@@ -559,7 +559,7 @@ std::string ArtifactInfo::json() const {
                  ", \"device\": ", json_quoted(device), ", \"version\": ", json_quoted(version), ", \"bytes\": ", bytes,
                  ",\n \"facts\": {", known, "}, \"registered_kernels\": ", names(registered_kernels),
                  ", \"form\": ", json_quoted(form), ",\n \"options\": {\"kernel_dispatch\": ", word(o.kernel_dispatch),
-                 ", \"precision\": ", word(o.precision), ", \"accuracy\": ", word(o.accuracy),
+                 ", \"rounding\": ", word(o.rounding), ", \"accuracy\": ", word(o.accuracy),
                  ", \"compute\": ", word(o.compute), ", \"batch_invariant\": ", truth(o.batch_invariant),
                  ", \"mode\": ", word(o.mode), ", \"strict\": ", truth(o.strict), ", \"narrow\": ", truth(o.narrow),
                  ", \"force_common\": ", names(list(o.force_common)),

@@ -74,7 +74,7 @@ ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileO
     for (const std::string& name : *names) h = mix(h, hash_of(name));
     h = mix(h, names->size());
   }
-  h = mix(mix(mix(h, static_cast<size_t>(options.precision)), options.strict), options.narrow);
+  h = mix(mix(mix(h, static_cast<size_t>(options.rounding)), options.strict), options.narrow);
   h = mix(mix(h, static_cast<size_t>(options.accuracy)), options.batch_invariant);
   h = mix(h, static_cast<size_t>(options.compute));
   for (const TargetFact& fact : backend.facts()) h = mix(h, hash_of(fact.value));

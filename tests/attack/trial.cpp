@@ -34,7 +34,7 @@ Way drawn_way(const Graph& g, Random& random) {
   Way way;
   way.threads = 1 + static_cast<int>(random.below(2));
   CompileOptions& o = way.options;
-  if (random.chance(3)) o.precision = Precision::relaxed;
+  if (random.chance(3)) o.rounding = Rounding::relaxed;
   if (random.chance(2)) o.accuracy = static_cast<Accuracy>(random.below(3));
   o.batch_invariant = random.chance(4);
   if (random.chance(8)) o.kernel_dispatch = KernelDispatch::common;
@@ -167,7 +167,7 @@ std::vector<size_t> ops_of(const Graph& g) {
 std::string text_of_way(const Way& way) {
   const CompileOptions& o = way.options;
   std::ostringstream out;
-  out << "threads=" << way.threads << " precision=" << names_of(o.precision)[size_t(o.precision)]
+  out << "threads=" << way.threads << " rounding=" << names_of(o.rounding)[size_t(o.rounding)]
       << " accuracy=" << names_of(o.accuracy)[size_t(o.accuracy)]
       << " dispatch=" << names_of(o.kernel_dispatch)[size_t(o.kernel_dispatch)]
       << " mode=" << names_of(o.mode)[size_t(o.mode)];
@@ -183,7 +183,7 @@ Way parse_way(const std::string& text) {
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (name == "threads") way.threads = std::stoi(value);
-    else if (name == "precision") o.precision = named<Precision>(value);
+    else if (name == "rounding") o.rounding = named<Rounding>(value);
     else if (name == "accuracy") o.accuracy = named<Accuracy>(value);
     else if (name == "dispatch") o.kernel_dispatch = named<KernelDispatch>(value);
     else if (name == "mode") o.mode = named<CompileMode>(value);
@@ -308,7 +308,7 @@ Outcome tried(const Trial& given, Counts& counts, const std::function<void(Phase
   const CompileOptions& o = trial.way.options;
   Random random(trial.seed + 1);
   const Judged judged{g, trial.fed.inputs, trial.fed.params, o.accuracy == Accuracy::row_relative,
-                      o.precision == Precision::relaxed};
+                      o.rounding == Rounding::relaxed};
   Compared compared;
   ended = run_guarded(Fault::reference, [&] { compared = compare_with_noise(judged, got, wanted, random); });
   if (ended.refused || ended.fault != Fault::none) return {Fault::reference, "with noise: " + ended.why};

@@ -47,6 +47,7 @@ PUBLIC = {
     "event.h": "base",
     "version.h": "base",
     "dtype.h": "base",
+    "rounding.h": "base",
     "fields.h": "base",
     "scanner.h": "base",
     "blocks.h": "tensor",

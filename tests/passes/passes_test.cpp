@@ -66,9 +66,9 @@ const Pass kPasses[] = {
     {"fuse_rows", fuse_rows, -1},                    // roundings are others in one pass
     {"fuse_elementwise", fuse_all_elementwise},
     // With a relaxed precision policy the separate ops of f16 and bf16 round more often than the fused one.
-    {"fuse_attention_relaxed", [](const Graph& g) { return fuse_attention(g, Rounding::at_the_end); }, -1},
-    {"fuse_matmul_relaxed", [](const Graph& g) { return fuse_matmul(g, Rounding::at_the_end); }, -1},
-    {"fuse_residual_norm_relaxed", [](const Graph& g) { return fuse_residual_norm(g, Rounding::at_the_end); }, -1},
+    {"fuse_attention_relaxed", [](const Graph& g) { return fuse_attention(g, Rounding::relaxed); }, -1},
+    {"fuse_matmul_relaxed", [](const Graph& g) { return fuse_matmul(g, Rounding::relaxed); }, -1},
+    {"fuse_residual_norm_relaxed", [](const Graph& g) { return fuse_residual_norm(g, Rounding::relaxed); }, -1},
     {"sums_in_f64", sums_in_f64, -1},                // sums are rounded once
     {"quantize_products", quantize_products, 0.05},  // x and the weights are rounded to 8 bits
     {"widen_regions", widen_regions, -1},

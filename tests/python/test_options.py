@@ -40,7 +40,7 @@ def data(rng):
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"strict": False}, {"accuracy": "exact"}, {"accuracy": "row_relative"}, {"batch_invariant": True}, {"precision": "relaxed"},
+    {}, {"strict": False}, {"accuracy": "exact"}, {"accuracy": "row_relative"}, {"batch_invariant": True}, {"rounding": "relaxed"},
     {"kernel_dispatch": "common"}, {"mode": "lazy"}, {"mode": "aot"}, {"force_common": "softmax"}, {"force_common": {"softmax"}},
     {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}, {"compute": "f32"}, {"narrow": True},
     {"fallback": "tiny"}, {"fallback": ["loopback", "tiny"]}, {"placement": {"op:softmax": "tiny"}},
@@ -120,7 +120,7 @@ def test_options_reach_the_compiler(tmp_path, monkeypatch):
     # With float16 in a chain that is fused, relaxed rounds once and strict after each op: the sum 2048 + 1 is lost between.
     small = np.full(8, 2048, np.float16)
     f = lambda x: (x + np.float16(1)) - np.float16(2048)
-    assert np.array_equal(rlx.jit(f)(small), np.zeros(8)) and np.array_equal(rlx.jit(f, precision="relaxed")(small), np.ones(8))
+    assert np.array_equal(rlx.jit(f)(small), np.zeros(8)) and np.array_equal(rlx.jit(f, rounding="relaxed")(small), np.ones(8))
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "by environment"))
     rlx.Session().compile(GRAPH, accuracy="exact")
     assert os.listdir(tmp_path / "by environment")
@@ -128,7 +128,7 @@ def test_options_reach_the_compiler(tmp_path, monkeypatch):
 
 def test_values_that_no_option_has_are_refused():
     session = rlx.Session()
-    for options, message in [({"precision": "loose"}, "precision is 'strict', 'relaxed', not 'loose'"), ({"mode": 3}, "mode is 'eager', 'lazy', 'aot', not 3"),
+    for options, message in [({"rounding": "loose"}, "rounding is 'strict', 'relaxed', not 'loose'"), ({"mode": 3}, "mode is 'eager', 'lazy', 'aot', not 3"),
                              ({"accuracy": "f16"}, "accuracy is 'f32', 'exact', 'row_relative', not 'f16'"),
                              ({"kernel_dispatch": ""}, "kernel_dispatch is 'native', 'common', not ''")]:
         with pytest.raises(ValueError, match=message):
@@ -145,7 +145,7 @@ def test_jit_takes_a_device_threads_and_options(data):
     x, w, wanted = data
     f = lambda x, w: rlx.nn.softmax(x @ w)
     for device in ("cpu", "coreml"):
-        made = rlx.jit(f, device=device, threads=1, precision="relaxed", force_common=["softmax"])
+        made = rlx.jit(f, device=device, threads=1, rounding="relaxed", force_common=["softmax"])
         close(made(x, w), wanted.astype("f4"), 1e-6)
         assert made.report()["target"].startswith(device)
         assert {line["op"]: line["verdict"] for line in made.report()["nodes"]}["softmax"] == "composed"

@@ -99,7 +99,7 @@ std::vector<SavedCase> saved_cases() {
   state.output(state.input("total", f32, {8}) + state.input("x", f32, {8}), "total");
   SavedCase updated{"a state that is updated", state, {random_tensor(f32, {8}, 10), random_tensor(f32, {8}, 11)}};
   updated.options.donate = {"total"};
-  updated.options.precision = Precision::relaxed;
+  updated.options.rounding = Rounding::relaxed;
   updated.options.batch_invariant = false;
   all.push_back(updated);
   return all;
@@ -172,7 +172,7 @@ TEST_CASE("a compiled graph that was saved gives the same bits after it was load
         CHECK(info.device == device.name());
         CHECK(info.params.size() == (with_params ? c.params.size() : 0));
         CHECK(info.options.donate == c.options.donate);
-        CHECK(info.options.precision == c.options.precision);
+        CHECK(info.options.rounding == c.options.rounding);
         CHECK(artifact_graph(path) == c.graph);
         ++loaded;
       }

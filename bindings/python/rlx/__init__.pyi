@@ -27,7 +27,7 @@ from ._typing import ArrayLike, Dim, DTypeLike, PyTree
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Accuracy = Literal["f32", "exact", "row_relative"]
-_Precision = Literal["strict", "relaxed"]
+_Rounding = Literal["strict", "relaxed"]
 _Compute = Literal["f32", "f16", "bf16", "int8", "auto"]
 _Dispatch = Literal["native", "common"]
 _Mode = Literal["eager", "lazy", "aot"]
@@ -117,7 +117,7 @@ class Session:
         strict: bool = ...,
         accuracy: _Accuracy = ...,
         batch_invariant: bool = ...,
-        precision: _Precision = ...,
+        rounding: _Rounding = ...,
         kernel_dispatch: _Dispatch = ...,
         mode: _Mode = ...,
         force_common: _Names = ...,
@@ -138,7 +138,7 @@ class Session:
         strict: bool = ...,
         accuracy: _Accuracy = ...,
         batch_invariant: bool = ...,
-        precision: _Precision = ...,
+        rounding: _Rounding = ...,
         kernel_dispatch: _Dispatch = ...,
         mode: _Mode = ...,
         force_common: _Names = ...,
@@ -175,7 +175,7 @@ def dispatch_report(
     strict: bool = ...,
     accuracy: _Accuracy = ...,
     batch_invariant: bool = ...,
-    precision: _Precision = ...,
+    rounding: _Rounding = ...,
     kernel_dispatch: _Dispatch = ...,
     mode: _Mode = ...,
     force_common: _Names = ...,
@@ -240,7 +240,7 @@ def jit(
     f: _F, *, static_argnums: int | Sequence[int] = ..., static_argnames: str | Sequence[str] = ..., accuracy: _Accuracy = ...,
     batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
-    precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
+    rounding: _Rounding = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
     force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
     fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...,
     narrow: bool = ...
@@ -250,7 +250,7 @@ def jit(
     f: None = ..., *, static_argnums: int | Sequence[int] = ..., static_argnames: str | Sequence[str] = ...,
     accuracy: _Accuracy = ..., batch_invariant: bool = ..., threads: int | None = ..., device: str | None = ...,
     donate_argnums: int | Sequence[int] = ..., donate_argnames: str | Sequence[str] = ..., strict: bool = ...,
-    precision: _Precision = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
+    rounding: _Rounding = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
     force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
     fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...,
     narrow: bool = ...

@@ -146,7 +146,7 @@ class Graph:
 _ACCURACIES = ("f32", "exact", "row_relative")  # in the order of rlx_compile_options
 _MODES = ("eager", "lazy", "aot")               # likewise
 _DISPATCHES = ("native", "common")
-_PRECISIONS = ("strict", "relaxed")
+_ROUNDINGS = ("strict", "relaxed")
 _COMPUTES = ("f32", "f16", "bf16", "int8", "auto")
 
 
@@ -171,11 +171,11 @@ def placements(placement):
     return [f"{nodes}={device}" for nodes, device in pairs]
 
 
-def compile_options(strict=False, accuracy="f32", batch_invariant=False, precision="strict", kernel_dispatch="native", mode="eager",
+def compile_options(strict=False, accuracy="f32", batch_invariant=False, rounding="strict", kernel_dispatch="native", mode="eager",
                     force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None, compute="f32",
                     fallback=None, placement=(), narrow=False):
     """The options of a compile as C takes them. `Session.compile` says what they mean."""
-    more = dict(precision=Word(_PRECISIONS[_one_of(_PRECISIONS, precision, "precision")]),
+    more = dict(rounding=Word(_ROUNDINGS[_one_of(_ROUNDINGS, rounding, "rounding")]),
                 compute=Word(_COMPUTES[_one_of(_COMPUTES, compute, "compute")]),
                 force_common=name_list(force_common, "force_common"), force_native=name_list(force_native, "force_native"),
                 skip_passes=name_list(skip_passes, "skip_passes"))
@@ -213,7 +213,7 @@ class Session:
         strict           True: a node that is not native is an error
         accuracy         of products of float32: "f32", "exact" or "row_relative", as `jit` has them
         batch_invariant  True: a row's bits do not depend on how many rows are multiplied with it
-        precision        "strict": every op rounds to its dtype; "relaxed": fused ops of float16 and bfloat16 compute in float32 and
+        rounding         "strict": every op rounds to its dtype; "relaxed": fused ops of float16 and bfloat16 compute in float32 and
                          round once
         kernel_dispatch  "native": the device's own kernels where it has them; "common": the common decomposition throughout
         force_common     names of ops to decompose

@@ -340,7 +340,7 @@ class Jit:
 
 
 # Of a compile, those that are no parameters of `jit` itself. (What is donated it says by argument.)
-_COMPILE_OPTIONS = ("strict", "precision", "kernel_dispatch", "mode", "force_common", "force_native", "skip_passes", "cache_dir",
+_COMPILE_OPTIONS = ("strict", "rounding", "kernel_dispatch", "mode", "force_common", "force_native", "skip_passes", "cache_dir",
                     "compute", "fallback", "placement", "narrow")
 
 
@@ -358,7 +358,7 @@ def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_
     device           where it runs, "cpu" if nothing else is said
     donate_argnums, donate_argnames   arguments whose memory the run may overwrite: using such an array afterwards is an error. It
                      concerns arrays on devices (`device_put`); those in the host's memory are never written to
-    options          the others of `Session.compile`: strict, precision, kernel_dispatch, mode, force_common, force_native, skip_passes,
+    options          the others of `Session.compile`: strict, rounding, kernel_dispatch, mode, force_common, force_native, skip_passes,
                      cache_dir, compute, fallback, placement, narrow
     """
     unknown = [n for n in options if n not in _COMPILE_OPTIONS]

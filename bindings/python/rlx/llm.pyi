@@ -46,7 +46,7 @@ def load(
     strict: bool = ...,
     accuracy: Literal["f32", "exact", "row_relative"] = ...,
     batch_invariant: bool = ...,
-    precision: Literal["strict", "relaxed"] = ...,
+    rounding: Literal["strict", "relaxed"] = ...,
     kernel_dispatch: Literal["native", "common"] = ...,
     mode: Literal["eager", "lazy", "aot"] = ...,
     force_common: _Names = ...,

@@ -100,7 +100,7 @@ class SentenceEncoder:
         strict: bool = ...,
         accuracy: _Accuracy = ...,
         batch_invariant: bool = ...,
-        precision: Literal["strict", "relaxed"] = ...,
+        rounding: Literal["strict", "relaxed"] = ...,
         kernel_dispatch: Literal["native", "common"] = ...,
         mode: Literal["eager", "lazy", "aot"] = ...,
         force_common: _Names = ...,

@@ -1,4 +1,4 @@
-// The precision policy: strict rounds f16 and bf16 after each op, relaxed only where a fused op ends.
+// The option `rounding`: strict rounds f16 and bf16 after each op, relaxed only where a fused op ends.
 #include <doctest/doctest.h>
 
 #include "reference/interpreter.h"
@@ -10,12 +10,12 @@ using namespace rlx;
 
 namespace {
 
-CompileOptions with(Precision precision) {
+CompileOptions with(Rounding rounding) {
   CompileOptions options;
-  options.precision = precision;
+  options.rounding = rounding;
   return options;
 }
-Tensor run(const Graph& g, Tensors inputs, Precision precision, int threads = 1) {
+Tensor run(const Graph& g, Tensors inputs, Rounding rounding, int threads = 1) {
   return Session(Device::cpu(), {threads}).compile(g, with(precision)).run_ordered(inputs)[0];
 }
 Tensor numbers(DType dtype, const std::vector<double>& values) {
@@ -59,8 +59,8 @@ TEST_CASE("strict rounds between the ops of a fused chain, relaxed at its end") 
     Value x = g.input("x", row.dtype, {3});
     g.output((x + 1.0) - x);
     Tensor in = numbers(row.dtype, {row.large, 1, -row.large});
-    CHECK(run(g, std::array{in}, Precision::strict) == numbers(row.dtype, {0, 1, 1}));
-    CHECK(run(g, std::array{in}, Precision::relaxed) == numbers(row.dtype, {1, 1, 1}));
+    CHECK(run(g, std::array{in}, Rounding::strict) == numbers(row.dtype, {0, 1, 1}));
+    CHECK(run(g, std::array{in}, Rounding::relaxed) == numbers(row.dtype, {1, 1, 1}));
   }
 }
 
@@ -69,8 +69,8 @@ TEST_CASE("what overflows between the ops of a chain overflows under strict alon
   Value x = g.input("x", f16, {2});
   g.output(x * x / x);
   Tensor in = numbers(f16, {1000, 3});
-  CHECK(run(g, std::array{in}, Precision::strict) == numbers(f16, {INFINITY, 3}));
-  CHECK(run(g, std::array{in}, Precision::relaxed) == in);
+  CHECK(run(g, std::array{in}, Rounding::strict) == numbers(f16, {INFINITY, 3}));
+  CHECK(run(g, std::array{in}, Rounding::relaxed) == in);
 }
 
 TEST_CASE("ops of f16 and bf16 are fused under relaxed as those of f32 are, and agree with the reference") {
@@ -80,15 +80,15 @@ TEST_CASE("ops of f16 and bf16 are fused under relaxed as those of f32 are, and 
   for (DType dtype : {f16, bf16}) {
     Graph g = layer(dtype);
     CHECK(count(legalize(g, Device::cpu()), "fused_matmul") == 0);
-    Graph legal = legalize(g, Device::cpu(), with(Precision::relaxed));
+    Graph legal = legalize(g, Device::cpu(), with(Rounding::relaxed));
     CHECK(count(legal, "fused_matmul") == 1);
     CHECK(count(legal, "fused_residual_layer_norm") == 1);
-    CHECK(dispatch_report(g, Device::cpu(), with(Precision::relaxed)).all_native());
+    CHECK(dispatch_report(g, Device::cpu(), with(Rounding::relaxed)).all_native());
     auto params = params_of(g);
     Tensor x = random_tensor(dtype, {5, 16}, 3);
     auto wanted = interpret(g, std::array{x}, params);
     for (int threads : {1, 3}) {
-      CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, with(Precision::relaxed));
+      CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, with(Rounding::relaxed));
       for (const auto& [name, value] : params) compiled.set_param(name, value);
       CHECK(difference(compiled.run_ordered(std::array{x}), wanted) == "");
     }
@@ -97,12 +97,12 @@ TEST_CASE("ops of f16 and bf16 are fused under relaxed as those of f32 are, and 
 
 TEST_CASE("relaxed changes nothing in f32 and f64") {
   for (DType dtype : {f32, f64})
-    CHECK(legalize(layer(dtype), Device::cpu(), with(Precision::relaxed)) == legalize(layer(dtype), Device::cpu()));
+    CHECK(legalize(layer(dtype), Device::cpu(), with(Rounding::relaxed)) == legalize(layer(dtype), Device::cpu()));
 }
 
 TEST_CASE("the two policies do not share a compiled graph") {
   Session session;
   Graph g = layer(f16);
-  CHECK(session.compile(g, with(Precision::relaxed)).config().cache_key() != session.compile(g).config().cache_key());
-  CHECK(!(session.compile(g, with(Precision::relaxed)).lowered() == session.compile(g).lowered()));
+  CHECK(session.compile(g, with(Rounding::relaxed)).config().cache_key() != session.compile(g).config().cache_key());
+  CHECK(!(session.compile(g, with(Rounding::relaxed)).lowered() == session.compile(g).lowered()));
 }

@@ -1,0 +1,14 @@
+// When what is computed is rounded to its dtype.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace rlx {
+
+/// strict: every op rounds to its dtype (docs/ir.md, "Low precision"). relaxed: ops on f16 and bf16 that are fused are
+/// computed in f32 and rounded once, where the fused op ends. f32 and wider are the same under both.
+enum class Rounding { strict, relaxed };
+constexpr std::array<std::string_view, 2> names_of(Rounding) { return {"strict", "relaxed"}; }
+
+}  // namespace rlx
