@@ -27,7 +27,7 @@ static void a_parsed_graph_runs(void) {
   rlx_graph* graph = NULL;
   rlx_session* session = NULL;
   rlx_compiled* compiled = NULL;
-  rlx_session_options options = {sizeof options, 1};
+  rlx_session_options options = {.struct_size = sizeof options, .threads = 1};
   OK(rlx_graph_parse(kText, strlen(kText), &graph, &error));
   EXPECT(strcmp(rlx_graph_text(graph), kText) == 0);
   OK(rlx_session_create("cpu", &options, &session, &error));
