@@ -153,6 +153,11 @@ class Runner {
     run_shared(kAfter, graph, target);
     if (target.notes) report.notes = target.notes(graph);
     if (!target.next || !target.next->is_needed(graph)) return {std::move(graph), std::move(report)};
+    if (target.next->missing) {
+      const std::vector<DispatchLine> missing = target.next->missing(graph);
+      report.lines.insert(report.lines.end(), missing.begin(), missing.end());
+      if (!missing.empty()) return {std::move(graph), std::move(report)};
+    }
     Graph next = graph;
     try {
       run_own(target.next->passes, next);

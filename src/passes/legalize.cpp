@@ -51,8 +51,7 @@ struct Legalizer {
     if (node.op == &op::constant) return std::nullopt;
     std::vector<Type> types;
     for (const Value& v : site.operands) types.push_back(v.type());
-    const Question asked{node, types, [&](size_t i) { return is_weight(site.to, site.operands[i].ref()); },
-                         [&](size_t i) { return IntegerRanges(site.to).of(site.operands[i].ref()); }};
+    const Question asked{node, types, [&](size_t i) { return is_weight(site.to, site.operands[i].ref()); }};
     std::string name(node.op->name);
     bool common = node.op->decompose && (options.common || options.force_common.contains(name));
     std::optional<std::string> refusal = common ? "the common form was asked for" : target.refuses(asked);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ir/rewrite.h"
-#include "passes/integer_ranges.h"
+#include "rlx/report.h"
 
 namespace rlx {
 
@@ -14,8 +14,6 @@ struct Question {
   /// Whether the elements of an operand are known before any input is (`is_weight` in passes/bound_values.h). Nothing
   /// is known of any if there is no function.
   std::function<bool(size_t)> is_weight = {};
-  /// Which numbers an operand of integers may have. Nothing is known if there is no function.
-  std::function<IntegerRange(size_t)> range = {};
 };
 
 /// Another shape with the same meaning, for a target that takes an op only in some shape (a softmax whose axis is not
@@ -99,6 +97,9 @@ struct NextStage {
   bool (*is_needed)(const Graph&);
   std::vector<Pass> passes;
   Target target;
+  /// What the passes will leave as it is, and the target not take, as lines of the report: known before they run, while
+  /// the graph is still what its maker wrote. Null: nothing.
+  std::vector<DispatchLine> (*missing)(const Graph&) = nullptr;
   /// The stage is run to learn what is missing in it, and what is lowered is the graph before it. For a backend that
   /// takes apart inputs and outputs too, and does so once it has the values of params.
   bool is_only_checked = false;

@@ -236,7 +236,7 @@ graph @sums {
 }
 """)
     x = np.array([[1, 2, 3], [-4, 5, 2**31 - 1]])
-    with pytest.raises(rlx.Error, match="Core ML has no i64.*narrow=True"):
+    with pytest.raises(rlx.Error, match="Core ML has no integers of 64 bits.*narrow=True"):
         rlx.Session("coreml").compile(graph)
     for compiled in (rlx.Session("coreml").compile(graph, narrow=True), rlx.Session("coreml", narrow=True).compile(graph)):
         y = compiled.run({"x": x})["y"]

@@ -6,6 +6,7 @@
 #include "backends/coreml/weights.h"
 #include "ir/leaves.h"
 #include "passes/collapse_rank.h"
+#include "passes/integer_ranges.h"
 #include "passes/narrow_integers.h"
 #include "passes/spell_out_combiners.h"
 #include "passes/split_complex.h"
@@ -66,15 +67,8 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options,
     if (any_empty && !q.node.op->is_primitive()) return "parts of it have no elements, and Core ML no such tensors";
     if (any_complex || any_wide || any_empty) return std::nullopt;
   }
-  for (size_t i = 0; i < q.operands.size(); ++i)
-    if (auto why = not_carried(q.operands[i], rules)) {
-      const DType t = q.operands[i].dtype;
-      if ((t == i64 || t == u64) && q.range)
-        why = text_of(*why, "; of its operand ", i, " is known that it is in ", q.range(i),
-                      ": where its numbers are those of i32, convert or clamp it to that, or permit that all integers "
-                      "of 64 bits are narrowed (CompileOptions::narrow)");
-      return why;
-    }
+  for (const Type& t : q.operands)
+    if (auto why = not_carried(t, rules)) return why;
   for (const Type& t : q.node.types)
     if (auto why = not_carried(t, rules)) return why;
   std::string why;
@@ -304,7 +298,8 @@ Target target(const Options& options) {
   whole.next = std::make_shared<const NextStage>(
       NextStage{options.narrow ? is_taken_apart_where_narrowed : is_taken_apart,
                 passes_that_take_apart(options),
-                {"coreml", [options](const Question& q) { return refusal_of(q, options, false); }}});
+                {"coreml", [options](const Question& q) { return refusal_of(q, options, false); }},
+                options.narrow ? nullptr : integers_that_stay});
   return whole;
 }
 

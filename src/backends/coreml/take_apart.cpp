@@ -4,6 +4,7 @@
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
 #include "passes/collapse_rank.h"
+#include "passes/integer_ranges.h"
 #include "passes/narrow_integers.h"
 #include "passes/split_complex.h"
 #include "passes/split_words.h"
@@ -66,7 +67,56 @@ bool holds_any(const Graph& g, bool narrow) {
   return found.complex || found.wide || found.empty || found.words;
 }
 
+/// Adds a line for each node of `g`, and of the graphs in it, whose integers of 64 bits nothing is done about.
+void add_integers_that_stay(const Graph& g, const IntegerRanges& ranges, std::vector<DispatchLine>& lines) {
+  for (size_t n = 0; n < g.nodes().size(); ++n) {
+    const Node& node = g.nodes()[n];
+    const auto& entries = ranges.entries(n);
+    if (!entries.empty()) {
+      size_t which = 0;
+      with_subgraphs(node.attrs, [&](const Graph& body) {
+        RangeFacts facts = ranges.facts();
+        facts.inputs.assign(entries[which].begin(), entries[which].end());
+        ++which;
+        add_integers_that_stay(body, IntegerRanges(body, std::move(facts)), lines);
+        return body;
+      });
+    }
+    if (node.op == &op::input || node.op == &op::param) continue;
+    std::vector<Type> types;
+    for (Ref r : node.operands) types.push_back(g.type(r));
+    if (entries.empty() && !cannot_split_words({node, types})) continue;
+    // The value that is to blame: one that i32 may not hold, else any.
+    std::optional<std::string> what;
+    bool is_found = false;
+    const auto look = [&](Ref r, std::string name) {
+      const DType t = g.type(r).dtype;
+      const bool fits = ranges.of(r).fits(i32);
+      if ((t != i64 && t != u64) || is_found || (what && fits)) return;
+      what = text_of(std::move(name), ", ", g.type(r), ", is known to be in ", ranges.of(r));
+      is_found = !fits;
+    };
+    for (size_t i = 0; i < node.operands.size(); ++i) look(node.operands[i], text_of("its operand ", i));
+    for (size_t i = 0; i < node.types.size(); ++i)
+      look({static_cast<int32_t>(n), static_cast<int32_t>(i)}, text_of("its result ", i));
+    if (!what) continue;
+    lines.push_back(
+        {node.name, std::string(node.op->name), Verdict::missing,
+         text_of("Core ML has no integers of 64 bits, and no rule makes two words of 32 of them here; ", *what,
+                 ": where its numbers are those of i32, convert or clamp it to that, or permit that all of them "
+                 "are narrowed (--narrow, narrow=True, CompileOptions::narrow)")});
+  }
+}
+
 }  // namespace
+
+std::vector<DispatchLine> integers_that_stay(const Graph& g) {
+  std::vector<DispatchLine> lines;
+  if (!has_double_words(g)) return lines;
+  const Graph narrowed = narrow_integers(g, NarrowSignature::yes).graph;
+  add_integers_that_stay(narrowed, IntegerRanges(narrowed), lines);
+  return lines;
+}
 
 bool is_taken_apart(const Graph& g) { return holds_any(g, false); }
 bool is_taken_apart_where_narrowed(const Graph& g) { return holds_any(g, true); }

@@ -15,6 +15,8 @@ bool is_taken_apart_where_narrowed(const Graph& g);
 /// leading dims of wide ones are joined.
 /// Integers of 64 bits are i32 where that is known to hold them (passes/narrow_integers.h), unless all are narrowed.
 std::vector<Pass> passes_that_take_apart(const Options& options);
+/// Nodes of integers of 64 bits that neither become i32 nor words, with the numbers that are known of them.
+std::vector<DispatchLine> integers_that_stay(const Graph& g);
 /// Params of complex numbers and of more than kMostDims dims as inputs, which can be taken apart before they have
 /// values.
 Graph with_inputs_for_odd_params(const Graph& g);
