@@ -2,6 +2,7 @@
 #include "kernels/quant/dynamic_product.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -22,6 +23,7 @@ struct Case {
   int64_t m, k, n;
   bool bias = false, residual = false, transposed = false;
   Activation activation = Activation::none;
+  int32_t largest = 127;  ///< of x's codes
 };
 
 struct Operands {
@@ -46,13 +48,13 @@ struct Operands {
 };
 
 /// NaN for a row that is not finite.
-float scale_of(const float* row, int64_t k) {
+float scale_of(const float* row, int64_t k, int32_t most) {
   float largest = 0;
   for (int64_t p = 0; p < k; ++p) {
     if (!std::isfinite(row[p])) return NAN;
     largest = std::max(largest, std::fabs(row[p]));
   }
-  return std::max(largest / 127.0f, 0x1p-126f);
+  return std::max(largest / static_cast<float>(most), 0x1p-126f);
 }
 float activated(Activation a, float v) {
   if (std::isnan(v)) return v;
@@ -64,7 +66,7 @@ std::vector<float> wanted_of(const Case& c, const Operands& in) {
   std::vector<float> y;
   for (int64_t i = 0; i < c.m; ++i) {
     const float* row = in.x.data() + i * c.k;
-    const float scale = scale_of(row, c.k), factor = 1 / scale;
+    const float scale = scale_of(row, c.k, c.largest), factor = 1 / scale;
     for (int64_t j = 0; j < c.n; ++j) {
       int64_t sum = 0;
       for (int64_t p = 0; p < c.k && !std::isnan(scale); ++p)
@@ -84,7 +86,7 @@ std::vector<float> wanted_of(const Case& c, const Operands& in) {
 /// How many results differ in a bit (NaN from a number), and how many places outside of the result are written.
 int64_t wrong_results(const Case& c, const Operands& in, const std::vector<float>& wanted, Int8DotIsa isa) {
   DynamicProduct p;
-  p.w.k = c.k, p.w.n = c.n, p.w.isa = isa;
+  p.w.k = c.k, p.w.n = c.n, p.w.isa = isa, p.w.x_largest = c.largest;
   AlignedMemory packed = aligned_memory(int8_weights_bytes(p.w));
   pack_int8_weights(p.w, in.w.data(), c.transposed ? 1 : c.n, c.transposed ? c.k : 1, packed.get());
   p.w.packed = packed.get();
@@ -129,14 +131,16 @@ TEST_CASE_FIXTURE(MatrixTiles,
                      random.below(2) != 0,
                      random.below(2) != 0,
                      random.below(2) != 0,
-                     activations[static_cast<size_t>(random.below(3))]};
+                     activations[static_cast<size_t>(random.below(3))],
+                     std::array{127, 1023, 300, 16383}[static_cast<size_t>(random.below(4))]};
         const Operands in(c, random);
         const std::vector<float> wanted = wanted_of(c, in);
         for_each_target([&] {
           for (const Int8DotIsa isa : kAllIsas) {
             if (!has_int8_dot_isa(isa)) continue;
             INFO("isa ", static_cast<int>(isa), ": ", m, "x", k, "x", n, ", bias ", c.bias, ", residual ", c.residual,
-                 ", transposed ", c.transposed, ", activation ", static_cast<int>(c.activation));
+                 ", transposed ", c.transposed, ", activation ", static_cast<int>(c.activation), ", codes to ",
+                 c.largest);
             CHECK(wrong_results(c, in, wanted, isa) == 0);
           }
         });
@@ -145,7 +149,7 @@ TEST_CASE_FIXTURE(MatrixTiles,
 
 TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache, and sums of the largest codes, are exact") {
   Random random(2);
-  const Case c{150, 4000, 33, true};
+  const Case c{150, 4000, 33, true, false, false, Activation::none, 1023};
   const Operands in(c, random);
   const std::vector<float> wanted = wanted_of(c, in);
   const Case longest{1, 133'144, 3};

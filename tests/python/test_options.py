@@ -85,7 +85,7 @@ graph @layer {
     assert {line["op"]: line["verdict"] for line in compiled.report()["nodes"]}["dynamic_quantize_matmul"] == "native"
     compiled.set_param("w", w)
     y = np.asarray(compiled.run({"x": x})["y"])
-    sx, sw = abs(x).max(1, keepdims=True) / np.float32(127), abs(w).max(0) / np.float32(127)
+    sx, sw = abs(x).max(1, keepdims=True) / np.float32(1023), abs(w).max(0) / np.float32(127)
     codes = np.rint(x * (np.float32(1) / sx)) @ np.rint(w * (np.float32(1) / sw))
     assert np.array_equal(y, codes.astype("f4") * sw * sx)
     assert 1e-4 < abs(y - x @ w).max() < 0.2

@@ -322,7 +322,7 @@ class CpuExecutable final : public HostExecutable {
         const Node& leaf = graph_.node(node.operands[i]);
         if (leaf.op != &op::param || leaf.name != name) continue;
         if (node.op != &op::dynamic_quantize_matmul || i != 1) return false;
-        layouts.insert(node.attrs.as<FusedMatmulAttrs>().transpose_rhs);
+        layouts.insert(node.attrs.as<DynamicQuantizeMatmulAttrs>().transpose_rhs);
       }
     return layouts.size() == 1;
   }

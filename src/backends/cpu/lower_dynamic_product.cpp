@@ -25,11 +25,12 @@ double int8_multiply_ns(kernels::Int8DotIsa isa) {
 class DynamicProductStep final : public Step {
  public:
   explicit DynamicProductStep(const LoweringContext& c) : threads_(c.threads) {
-    const auto& a = c.attrs<FusedMatmulAttrs>();
+    const auto& a = c.attrs<DynamicQuantizeMatmulAttrs>();
     const View &x = c.operands[0], &w = c.operands[1], &y = c.results[0];
     const size_t k_dim = a.transpose_rhs ? 1 : 0;
     product_.w.k = w.shape[k_dim], product_.w.n = w.shape[1 - k_dim];
     w_strides_[0] = w.strides[k_dim], w_strides_[1] = w.strides[1 - k_dim];
+    product_.w.x_largest = static_cast<int32_t>(a.x_largest);
     product_.rows = row_count(y), product_.activation = kernel_activation(a.activation);
     product_.y_stride = product_.residual_stride = product_.w.n;
     x_stride_ = row_stride(x).value();
@@ -112,7 +113,9 @@ class DynamicProductStep final : public Step {
 }  // namespace
 
 std::string when_dynamic_product(const Question& q) {
-  return q.operands[0].dtype == f32 ? "" : text_of("no kernel quantizes ", q.operands[0]);
+  if (q.operands[0].dtype != f32) return text_of("no kernel quantizes ", q.operands[0]);
+  const int64_t largest = q.node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest;
+  return largest <= 16383 ? "" : text_of("codes up to ", largest, " take more than two bytes of 7 and 8 bits");
 }
 Prepared lower_dynamic_product(const LoweringContext& c) { return std::make_unique<DynamicProductStep>(c); }
 

@@ -1,6 +1,7 @@
 // See the header. Quantized rows lie in memory as the instructions want them: rows of 16-bit codes for pairs, left
-// tiles of bytes for tiles and VNNI, whose unsigned operand has 128 added: sum (x + 128) w is 128 sum w too large, and
-// the sums of the columns are packed behind the weights.
+// tiles of bytes for tiles and VNNI. Codes beyond 127 take two bytes there, 128 high + low with low from 0 to 127,
+// which lie in two planes and are multiplied one after the other. VNNI's unsigned operand has 128 added to signed
+// bytes: sum (x + 128) w is 128 sum w too large, and the sums of the columns are packed behind the weights.
 #include "kernels/quant/dynamic_product.h"
 
 #include <algorithm>
@@ -32,8 +33,10 @@ struct RowToQuantize {
   int64_t k;
   void* codes;
   int64_t piece, step;
-  bool is_wide;  ///< codes of 16 bits, else of 8
-  uint8_t flip;  ///< exclusive-ored to codes of 8 bits: 0x80 adds 128
+  bool is_wide;     ///< codes of 16 bits, else of 8
+  uint8_t flip;     ///< exclusive-ored to codes of 8 bits: 0x80 adds 128
+  int32_t largest;  ///< of the codes
+  std::byte* low;   ///< where the low bytes go, as the codes; null if codes take one byte
 };
 
 /// Sums of some rows and columns, and where they end.
@@ -71,23 +74,30 @@ HWY_INLINE void write_codes(const RowToQuantize& row, float factor) {
   const DRow d;
   const hn::Rebind<T, DRow> dc;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto flip = hn::Set(dc, static_cast<T>(sizeof(T) == 1 ? static_cast<int8_t>(row.flip) : 0));
-  const auto codes = [&](auto x) HWY_ATTR {  // NearestInt: ties to even
-    return hn::Xor(hn::DemoteTo(dc, hn::NearestInt(hn::Mul(x, hn::Set(DRow(), factor)))), flip);
-  };
-  auto* piece = static_cast<std::byte*>(row.codes);
-  for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
-    const int64_t count = std::min(row.piece, row.k - first);
-    auto* to = reinterpret_cast<T*>(piece);
-    const float* from = row.x + first;
-    int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) hn::StoreU(codes(hn::LoadU(d, from + i)), dc, to + i);
-    for (; i < row.piece; i += lanes) {
-      HWY_ALIGN T last[16];
-      hn::Store(codes(load_some(from + i, std::max<int64_t>(count - i, 0))), dc, last);
-      std::memcpy(to + i, last, static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T));
+  // Of one plane: the codes, their high or their low bytes.
+  const auto write_plane = [&](std::byte* piece, int8_t flip, auto part_of) HWY_ATTR {
+    const auto codes = [&](auto x) HWY_ATTR {  // NearestInt: ties to even
+      const auto code = hn::NearestInt(hn::Mul(x, hn::Set(DRow(), factor)));
+      return hn::Xor(hn::DemoteTo(dc, part_of(code)), hn::Set(dc, static_cast<T>(flip)));
+    };
+    for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
+      const int64_t count = std::min(row.piece, row.k - first);
+      auto* to = reinterpret_cast<T*>(piece);
+      const float* from = row.x + first;
+      int64_t i = 0;
+      for (; i + lanes <= count; i += lanes) hn::StoreU(codes(hn::LoadU(d, from + i)), dc, to + i);
+      for (; i < row.piece; i += lanes) {
+        HWY_ALIGN T last[16];
+        hn::Store(codes(load_some(from + i, std::max<int64_t>(count - i, 0))), dc, last);
+        std::memcpy(to + i, last, static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T));
+      }
     }
-  }
+  };
+  auto* codes = static_cast<std::byte*>(row.codes);
+  const auto flip = static_cast<int8_t>(row.flip);
+  if (!row.low) return write_plane(codes, flip, [](auto v) HWY_ATTR { return v; });
+  write_plane(codes, flip, [](auto v) HWY_ATTR { return hn::ShiftRight<7>(v); });
+  write_plane(row.low, 0, [](auto v) HWY_ATTR { return hn::And(v, hn::Set(DBits(), 127)); });
 }
 
 template <class Act>
@@ -137,14 +147,17 @@ float quantize_one_row(const RowToQuantize& row) {
   }
   const auto bits = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, hn::Max(most, most2))));
   const bool is_finite = bits < 0x7f800000u;
-  const float scale =
-      is_finite ? std::max(std::bit_cast<float>(bits) / 127.0f, 0x1p-126f) : std::numeric_limits<float>::quiet_NaN();
+  const float scale = is_finite ? std::max(std::bit_cast<float>(bits) / static_cast<float>(row.largest), 0x1p-126f)
+                                : std::numeric_limits<float>::quiet_NaN();
   if (is_finite && row.is_wide) write_codes<int16_t>(row, 1 / scale);
   else if (is_finite) write_codes<int8_t>(row, 1 / scale);
   else {
     const size_t bytes = static_cast<size_t>(row.piece) * (row.is_wide ? 2 : 1);
     auto* piece = static_cast<std::byte*>(row.codes);
-    for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) std::memset(piece, row.flip, bytes);
+    for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
+      std::memset(piece, row.flip, bytes);
+      if (row.low) std::memset(row.low + (piece - static_cast<std::byte*>(row.codes)), 0, bytes);
+    }
   }
   return scale;
 }
@@ -174,6 +187,8 @@ constexpr int64_t kTileBlockRows = 2 * kTileRows;
 
 bool is_in_pairs(const Int8Weights& w) { return w.isa == Int8DotIsa::pairs; }
 int64_t pair_stride(int64_t k) { return 2 * int8_pairs(k); }
+/// Whether the codes of rows take two planes of bytes.
+bool has_planes(const Int8Weights& w) { return !is_in_pairs(w) && w.x_largest > 127; }
 int64_t left_tile_bytes(int64_t k) { return divided_up(k, kTileInt8) * kTileBytes; }
 PackedQuantizedWeights as_tiles(const Int8Weights& w) {
   PackedQuantizedWeights tiles;
@@ -181,6 +196,10 @@ PackedQuantizedWeights as_tiles(const Int8Weights& w) {
   return tiles;
 }
 
+/// Of all rows, in one plane.
+int64_t plane_bytes(const Int8Weights& w, int64_t rows) {
+  return rounded_up(rows, kTileBlockRows) / kTileRows * left_tile_bytes(w.k);
+}
 size_t scale_bytes(int64_t rows) { return static_cast<size_t>(aligned(rounded_up(rows, kQuantizedRows) * 4)); }
 const float* scales_of(const void* quantized) { return static_cast<const float*>(quantized); }
 const char* codes_of(const void* quantized, int64_t rows) {
@@ -226,24 +245,28 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
       reinterpret_cast<const uint32_t*>(p.w.packed + divided_up(p.w.n, kTiledColumns) * 2 * steps * kTileBytes);
   const bool is_tiles = p.w.isa == Int8DotIsa::tiles;
   const int64_t at_once = std::max<int64_t>(1, kRowBytesInCache / std::max<int64_t>(1, 2 * bytes)) * kTileBlockRows;
-  alignas(64) int32_t sums[kTileBlockRows * kTiledColumns];
+  alignas(64) int32_t sums[kTileBlockRows * kTiledColumns], low_sums[kTileBlockRows * kTiledColumns];
   for (int64_t from = first; from < last; from += at_once)
     for (int64_t column = begin; column < end; column += kTiledColumns) {
       const char* right = p.w.packed + column / kTiledColumns * 2 * steps * kTileBytes;
       const int64_t columns = std::min(kTiledColumns, end - column);
       for (int64_t row = from; row < std::min(from + at_once, last); row += kTileBlockRows) {
         const int64_t rows = std::min(kTileBlockRows, last - row);
-        const char *upper = codes + row / kTileRows * bytes, *lower = upper + bytes;
-        if (is_tiles) {
-          multiply_int8_tiles(i8, i8, steps, upper, rows > kTileRows ? lower : nullptr, right, sums, kTiledColumns);
-        } else {
-          multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, sums, kTiledColumns);
-          for (int64_t i = 0; i < rows; ++i)
-            for (int64_t j = 0; j < kTiledColumns; ++j) {
-              int32_t& sum = sums[i * kTiledColumns + j];
-              sum = static_cast<int32_t>(static_cast<uint32_t>(sum) - 128 * column_sums[column + j]);
-            }
-        }
+        const auto multiply = [&](const char* plane, int32_t* to) {
+          const char *upper = plane + row / kTileRows * bytes, *lower = upper + bytes;
+          if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns);
+          else multiply_int8_tiles(i8, i8, steps, upper, rows > kTileRows ? lower : nullptr, right, to, kTiledColumns);
+        };
+        multiply(codes, sums);
+        if (has_planes(p.w)) multiply(codes + plane_bytes(p.w, p.rows), low_sums);
+        for (int64_t i = 0; i < rows && (!is_tiles || has_planes(p.w)); ++i)
+          for (int64_t j = 0; j < kTiledColumns; ++j) {
+            const int64_t at = i * kTiledColumns + j;
+            auto sum = static_cast<uint32_t>(sums[at]);
+            if (!is_tiles) sum -= 128 * column_sums[column + j];
+            if (has_planes(p.w)) sum = 128 * sum + static_cast<uint32_t>(low_sums[at]);
+            sums[at] = static_cast<int32_t>(sum);
+          }
         DynamicTile t = tile_at(p, row, rows, column, columns);
         t.sums = sums, t.stride = kTiledColumns;
         HWY_DYNAMIC_DISPATCH(finish_dynamic_tile)(t, p.activation);
@@ -266,8 +289,7 @@ void pack_int8_weights(const Int8Weights& w, const int8_t* codes, int64_t k_stri
 }
 
 size_t quantized_rows_bytes(const Int8Weights& w, int64_t rows) {
-  const int64_t packed = is_in_pairs(w) ? rows * pair_stride(w.k) * 2
-                                        : rounded_up(rows, kTileBlockRows) / kTileRows * left_tile_bytes(w.k);
+  const int64_t packed = is_in_pairs(w) ? rows * pair_stride(w.k) * 2 : plane_bytes(w, rows) * (has_planes(w) ? 2 : 1);
   return scale_bytes(rows) + static_cast<size_t>(aligned(packed));
 }
 
@@ -276,7 +298,8 @@ void quantize_rows(const Int8Weights& w, const float* x, int64_t x_stride, int64
   auto* scales = static_cast<float*>(out);
   char* codes = static_cast<char*>(out) + scale_bytes(rows);
   for (int64_t i = begin; i < end; ++i) {
-    RowToQuantize row{x + i * x_stride, w.k, nullptr, 0, 0, is_in_pairs(w), 0};
+    RowToQuantize row{};
+    row.x = x + i * x_stride, row.k = w.k, row.is_wide = is_in_pairs(w), row.largest = w.x_largest;
     if (row.is_wide) {
       row.codes = codes + i * pair_stride(w.k) * 2;
       row.piece = pair_stride(w.k), row.step = 0;
@@ -284,6 +307,7 @@ void quantize_rows(const Int8Weights& w, const float* x, int64_t x_stride, int64
       row.codes = codes + i / kTileRows * left_tile_bytes(w.k) + i % kTileRows * kTileInt8;
       row.piece = kTileInt8, row.step = kTileBytes;
       row.flip = w.isa == Int8DotIsa::tiles ? 0 : 0x80;
+      if (has_planes(w)) row.low = static_cast<std::byte*>(row.codes) + plane_bytes(w, rows);
     }
     scales[i] = HWY_DYNAMIC_DISPATCH(quantize_one_row)(row);
   }

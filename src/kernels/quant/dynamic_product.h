@@ -18,6 +18,9 @@ struct Int8Weights {
   int64_t k = 0, n = 0;
   const char* packed = nullptr;
   Int8DotIsa isa = best_int8_dot_isa();
+  /// Of the codes of rows that are multiplied with it; up to 16383, and 127 * x_largest * k is below 2^31. Beyond 127,
+  /// VNNI and tiles multiply twice.
+  int32_t x_largest = 127;
 };
 /// The size of packed weights: a byte each, and what fills up the last columns and the end of k.
 size_t int8_weights_bytes(const Int8Weights& weights);

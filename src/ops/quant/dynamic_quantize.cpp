@@ -9,17 +9,17 @@
 namespace rlx {
 
 // ---- builders ----
-DynamicQuantized dynamic_quantize(Value x, Axes axes) {
-  const std::vector<Value> both = x.graph().emit(op::dynamic_quantize, {x}, DynamicQuantizeAttrs{std::move(axes)});
+DynamicQuantized dynamic_quantize(Value x, Axes axes, int64_t largest) {
+  const auto both = x.graph().emit(op::dynamic_quantize, {x}, DynamicQuantizeAttrs{std::move(axes), largest});
   return {both[0], both[1]};
 }
-Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, Value bias, Value residual, Activation activation,
-                              bool transpose_rhs) {
+Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& e, bool transpose_rhs,
+                              int64_t x_largest) {
   std::vector<Value> in = {x, w, w_scale};
-  if (bias) in.push_back(bias);
-  if (residual) in.push_back(residual);
+  if (e.bias) in.push_back(e.bias);
+  if (e.residual) in.push_back(e.residual);
   return emit(op::dynamic_quantize_matmul, std::move(in),
-              FusedMatmulAttrs{transpose_rhs, bool(bias), bool(residual), activation});
+              DynamicQuantizeMatmulAttrs{transpose_rhs, bool(e.bias), bool(e.residual), e.activation, x_largest});
 }
 
 namespace {
@@ -28,6 +28,11 @@ void require_f32_or_f64(const Type& x) {
   if (x.dtype != f32 && x.dtype != f64)
     fail(ErrorCode::invalid_argument, "x must be f32 or f64, which scales are exact enough in, got ", x,
          "; convert it first");
+}
+
+void require_largest(int64_t largest, std::string_view name) {
+  if (largest < 1 || largest > 32767)
+    fail(ErrorCode::invalid_argument, name, " is the largest code, from 1 to 32767, and is ", largest);
 }
 
 /// `v`, which has the dims of `x` but for `axes`, along x.
@@ -44,14 +49,16 @@ OpDef define_dynamic_quantize() {
   using A = DynamicQuantizeAttrs;
   return define<A>({
       .name = "dynamic_quantize",
-      .doc = "codes i8 and their scales, of which elements along `axes` share one: scale = max(|x|) / 127, at least "
-             "2^-126, codes = round(x (1 / scale)), ties to even. Where an element is infinite or NaN the scale is NaN "
-             "and the codes are 0",
+      .doc =
+          "codes (i8, or i16 where `largest` is above 127) and their scales, of which elements along `axes` share one: "
+          "scale = max(|x|) / largest, at least 2^-126, codes = round(x (1 / scale)), ties to even. Where an element "
+          "is infinite or NaN the scale is NaN and the codes are 0",
       .source = "dynamic quantization without a zero point: PyTorch, torch.ao.quantization, per-channel symmetric",
       .operands = {"x"},
       .infer = [](Types in, const A& a) -> Many<Type> {
         require_f32_or_f64(in[0]);
-        return {Type{i8, in[0].dims},
+        require_largest(a.largest, "largest");
+        return {Type{a.largest <= 127 ? i8 : i16, in[0].dims},
                 Type{in[0].dtype, reduced_dims(in[0].dims, valid_axes(a.axes, in[0].rank()), false)}};
       },
       .decompose = [](Graph& g, Values in, const A& a) -> Many<Value> {
@@ -61,15 +68,17 @@ OpDef define_dynamic_quantize() {
         // (Over no elements the largest is -infinity.)
         Value largest = maximum(reduce_max(abs(x), axes), number(0));
         // Down to the least normal number, so that 1 / scale is finite, and no row of zeros is special.
-        Value scale = select(is_finite(largest), maximum(largest / 127.0, number(0x1p-126)),
+        Value scale = select(is_finite(largest), maximum(largest / static_cast<double>(a.largest), number(0x1p-126)),
                              full_like(largest, std::numeric_limits<double>::quiet_NaN()));
-        Value codes = convert(round_nearest_even(x * stretched(1.0 / scale, x, axes)), i8);  // NaN becomes 0
+        Value codes = convert(round_nearest_even(x * stretched(1.0 / scale, x, axes)),
+                              a.largest <= 127 ? i8 : i16);  // NaN becomes 0
         return {codes, scale};
       },
       .samples = {{.dims = {{3, 4}}, .attrs = A{{1}}},
                   {.dims = {{5, 37}}, .dtypes = {f32}, .attrs = A{{-1}}, .lo = -30, .hi = 9},
                   {.dims = {{4, 3, 2}}, .dtypes = {f32}, .attrs = A{{1, 2}}},
-                  {.dims = {{7, 3}}, .attrs = A{{0}}},
+                  {.dims = {{6, 70}}, .dtypes = {f32}, .attrs = A{{1}, 1023}, .lo = -4, .hi = 5},
+                  {.dims = {{7, 3}}, .attrs = A{{0}, 32767}},
                   {.dims = {{2, 3}}, .attrs = A{{0, 1}}},
                   {.dims = {{}}},
                   {.dims = {{2, 0}}, .attrs = A{{1}}},
@@ -78,19 +87,20 @@ OpDef define_dynamic_quantize() {
 }
 
 OpDef define_dynamic_quantize_matmul() {
-  using A = FusedMatmulAttrs;
+  using A = DynamicQuantizeMatmulAttrs;
   return define<A>({
       .name = "dynamic_quantize_matmul",
       .doc = "fused_matmul in 8-bit integers: activation((f32(sum) w_scale) x_scale + bias) + residual, where sum is "
              "the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the codes of x[..., k], which "
-             "dynamic_quantize makes by row. w_scale[n], bias[n] if has_bias, residual[..., n] if has_residual. Sums "
-             "are exact up to k = 133144, and wrap beyond",
+             "dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias, residual[..., n] if "
+             "has_residual. Sums are exact while 127 x_largest k is below 2^31, and wrap beyond",
       .source = "LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime, "
                 "com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points",
       .operands = {"x", "w", "w_scale", "bias?", "residual?"},
       .infer =
           [](Types in, const A& a) {
             require_f32_or_f64(in[0]);
+            require_largest(a.x_largest, "x_largest");
             if (in[1].dtype != i8) fail(ErrorCode::invalid_argument, "w must be i8, got ", in[1]);
             require_operands(in.size(), size_t{3} + a.has_bias + a.has_residual,
                              flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
@@ -107,7 +117,7 @@ OpDef define_dynamic_quantize_matmul() {
       .decompose =
           [](Values in, const A& a) {
             const int64_t rows = in[0].rank() - 1;
-            const DynamicQuantized x = dynamic_quantize(in[0], {rows});
+            const DynamicQuantized x = dynamic_quantize(in[0], {rows}, a.x_largest);
             Value sum =
                 dot_general(convert(x.codes, i32), convert(in[1], i32), {{}, {}, {rows}, {a.transpose_rhs ? 1 : 0}});
             Value y = convert(sum, in[0].dtype()) * broadcast_in_dim(in[2], sum.dims(), {rows});
@@ -119,7 +129,7 @@ OpDef define_dynamic_quantize_matmul() {
       .samples = {{.dims = {{3, 4}, {4, 2}, {2}}, .dtypes = {f64, i8, f64}, .lo = -127, .hi = 127},
                   {.dims = {{5, 70}, {19, 70}, {19}, {19}},
                    .dtypes = {f32, i8, f32, f32},
-                   .attrs = A{true, true, false, Activation::relu},
+                   .attrs = A{true, true, false, Activation::relu, 1023},
                    .lo = -9,
                    .hi = 9},
                   {.dims = {{2, 3, 33}, {33, 40}, {40}, {40}, {2, 3, 40}},
@@ -129,7 +139,8 @@ OpDef define_dynamic_quantize_matmul() {
                    .hi = 9},
                   {.dims = {{3, 4}, {2, 4}, {2}, {3, 2}},
                    .dtypes = {f64, i8, f64, f64},
-                   .attrs = A{.transpose_rhs = true, .has_residual = true, .activation = Activation::gelu},
+                   .attrs =
+                       A{.transpose_rhs = true, .has_residual = true, .activation = Activation::gelu, .x_largest = 300},
                    .lo = -2,
                    .hi = 2},
                   {.dims = {{7}, {7, 3}, {3}}, .dtypes = {f64, i8, f64}, .lo = -20, .hi = 20},

@@ -295,10 +295,10 @@ def integer_products(f):
           padding=[1, 1], x_zero_point=-5, out_zero_point=9)
 
 
-def dynamically_quantized(x, axes):
+def dynamically_quantized(x, axes, most=127):
     """Codes as integers, and scales with dims of 1 along `axes`, in x's dtype: each operation rounds."""
     largest = np.abs(x).max(axis=axes, keepdims=True, initial=0)
-    scale = np.where(np.isfinite(largest), np.maximum(largest / x.dtype.type(127), x.dtype.type(2.0 ** -126)), x.dtype.type(np.nan))
+    scale = np.where(np.isfinite(largest), np.maximum(largest / x.dtype.type(most), x.dtype.type(2.0 ** -126)), x.dtype.type(np.nan))
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.rint(x * (x.dtype.type(1) / scale))).astype(i64), scale
 
@@ -318,30 +318,31 @@ def hostile_rows(name, dims):
 
 
 def dynamic_products(f):
-    for name, dims, axes, dtype in (("rows", (5, 37), (1,), f32), ("columns", (20, 6), (0,), f32), ("tensor", (3, 4, 5), (0, 1, 2), f32), ("kernels", (4, 3, 3, 2), (1, 2, 3), f32),
-                                    ("f64", (3, 9), (-1,), f64), ("none", (7,), (), f32)):
+    for name, dims, axes, dtype, most in (("rows", (5, 37), (1,), f32, 127), ("columns", (20, 6), (0,), f32, 127), ("tensor", (3, 4, 5), (0, 1, 2), f32, 127),
+                                          ("kernels", (4, 3, 3, 2), (1, 2, 3), f32, 127), ("f64", (3, 9), (-1,), f64, 127), ("none", (7,), (), f32, 100), ("wide", (6, 50), (1,), f32, 1023)):
         x = normal("dy" + name, dims, dtype, 3)
-        codes, scale = dynamically_quantized(x, axes)
-        if len(dims) == 2 and dtype == f32:
+        codes, scale = dynamically_quantized(x, axes, most)
+        if len(dims) == 2 and dtype == f32 and most == 127:
             by_torch(x, 1 - axes[0], codes, scale)
-        f.add(f"dynamic_quantize_{name}", "dynamic_quantize", [x], [codes.astype(i8), scale.squeeze(axes)], "numpy, torch quantize_per_channel", axes=list(axes))
+        f.add(f"dynamic_quantize_{name}", "dynamic_quantize", [x], [codes.astype(i8 if most <= 127 else i16), scale.squeeze(axes)], "numpy, torch quantize_per_channel", axes=list(axes),
+              largest=most)
     x = hostile_rows("dyhostile", (8, 19))
     codes, scale = dynamically_quantized(x, (1,))
     f.add("dynamic_quantize_hostile", "dynamic_quantize", [x], [codes.astype(i8), scale[:, 0]], "numpy", axes=[1])
-    for name, x, n, transposed, bias, residual, activation in (
-            ("plain", normal("dmp", (3, 40), f32), 20, False, False, False, None), ("linear", normal("dml", (2, 5, 33), f32), 18, True, True, False, None),
-            ("relu", normal("dmr", (9, 64), f32), 33, True, True, True, "relu"), ("row", normal("dmw", (48,), f32), 16, False, True, False, "relu6"),
-            ("hostile", hostile_rows("dmh", (8, 50)), 17, False, True, False, None), ("no_depth", normal("dmn", (2, 0), f32), 5, True, True, False, None)):
+    for name, x, n, transposed, bias, residual, activation, most in (
+            ("plain", normal("dmp", (3, 40), f32), 20, False, False, False, None, 127), ("linear", normal("dml", (2, 5, 33), f32), 18, True, True, False, None, 1023),
+            ("relu", normal("dmr", (9, 64), f32), 33, True, True, True, "relu", 1023), ("row", normal("dmw", (48,), f32), 16, False, True, False, "relu6", 300),
+            ("hostile", hostile_rows("dmh", (8, 50)), 17, False, True, False, None, 1023), ("no_depth", normal("dmn", (2, 0), f32), 5, True, True, False, None, 127)):
         w = integers("dw" + name, (n, x.shape[-1]) if transposed else (x.shape[-1], n), -127, 128, i8)
         w_scale, b, r = uniform("ds" + name, (n,), 1e-3, 0.05), normal("db" + name, (n,), f32), normal("dr" + name, (*x.shape[:-1], n), f32)
-        codes, scale = dynamically_quantized(x, (-1,))
+        codes, scale = dynamically_quantized(x, (-1,), most)
         with np.errstate(over="ignore"):
             y = (codes @ (w.T if transposed else w).astype(i64)).astype(i32).astype(f32) * w_scale * scale
         y = y + b if bias else y
         y = {"relu": lambda v: np.maximum(v, 0), "relu6": lambda v: np.clip(v, 0, 6), None: lambda v: v}[activation](y)
         y = y + r if residual else y
         f.add(f"dynamic_quantize_matmul_{name}", "dynamic_quantize_matmul", [x, w, w_scale] + [b] * bias + [r] * residual, [y], "numpy, sums in i64",
-              transpose_rhs=transposed, has_bias=bias, has_residual=residual, activation=activation)
+              transpose_rhs=transposed, has_bias=bias, has_residual=residual, activation=activation, x_largest=most)
 
 
 def cases():
