@@ -1,7 +1,7 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo model test check check-all wheel-check bench attack deps deps-check build asan tsan format format-check tidy install clean
+.PHONY: help demo model test check check-all wheel-check bench attack arm64-check deps deps-check build asan tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
@@ -14,6 +14,7 @@ help:
 	@echo "make tidy       clang-tidy over src/, extras/ and tools/ (slow; not part of check)"
 	@echo "make bench      RLX and its peers in turn, one table (scripts/bench-deps installs the peers)"
 	@echo "make attack     an hour of damaged files and caches, odd graphs and drawn C calls (SECONDS=3600)"
+	@echo "make arm64-check  a cross build for Arm (aarch64), its laws, golden cases and kernels under qemu (40 minutes)"
 	@echo "make install    install below PREFIX (default /usr/local)"
 	@echo "make clean      remove the build"
 	@echo "Parts of check: asan  tsan  wheel-check  format-check"
@@ -85,6 +86,13 @@ attack: build
 	  python3 tests/attack/files_test.py --seconds $$(( $(SECONDS) * 2 / 5 )) --seed $$seed || status=1; \
 	  build/release/tests/attack_graphs --seconds $$(( $(SECONDS) * 2 / 5 )) --seed $$seed || status=1; \
 	  build/release/tests/api_c_odd_arguments $$(( $(SECONDS) / 5 )) $$seed || status=1; exit $$status
+
+# Another processor than this one's: scripts/arm64_check says what is sampled of the tests, as emulation is slow.
+arm64-check:
+	@scripts/deps --arm64
+	cmake --preset arm64
+	cmake --build --preset arm64
+	scripts/arm64_check
 
 # With the clang build's compile commands, as the release build's are g++'s.
 tidy:

@@ -30,6 +30,18 @@ else()
   elseif(NOT fetched STREQUAL locked)
     set(rlx_no_jinja "the crates of src/io/jinja/Cargo.lock are not in ${rlx_jinja_crates}; scripts/deps fetches them")
   endif()
+  # A cross build wants Rust's library for that processor, which only rustup has beside the one for this.
+  set(rlx_jinja_target "")
+  if(CMAKE_CROSSCOMPILING AND NOT rlx_no_jinja)
+    set(rlx_jinja_target "${CMAKE_SYSTEM_PROCESSOR}-unknown-linux-gnu")
+    get_filename_component(cargo_folder "${CARGO}" DIRECTORY)
+    find_program(RUSTC rustc HINTS "${cargo_folder}")
+    execute_process(COMMAND "${RUSTC}" --print target-libdir --target "${rlx_jinja_target}" WORKING_DIRECTORY "${rlx_jinja_folder}"
+      OUTPUT_VARIABLE rust_library OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(NOT rust_library OR NOT IS_DIRECTORY "${rust_library}")
+      set(rlx_no_jinja "Rust has no library for ${rlx_jinja_target} here; `rustup target add ${rlx_jinja_target}` fetches it")
+    endif()
+  endif()
   if(rlx_no_jinja AND RLX_JINJA STREQUAL "ON")
     message(FATAL_ERROR "Chat templates: ${rlx_no_jinja}, or configure with -DRLX_JINJA=OFF")
   endif()
@@ -43,19 +55,22 @@ if(NOT rlx_no_jinja)
   if(builds STREQUAL "${PROJECT_SOURCE_DIR}/build")
     set(rlx_jinja_build "${builds}/jinja")
   endif()
-  set(rlx_jinja_library "${rlx_jinja_build}/target/release/librlx_jinja.a")
+  set(rlx_jinja_library "${rlx_jinja_build}/target/${rlx_jinja_target}/release/librlx_jinja.a")
+  cmake_path(NORMAL_PATH rlx_jinja_library)
   file(GLOB rlx_jinja_sources CONFIGURE_DEPENDS "${rlx_jinja_folder}/src/*.rs")
   # A home of its own: what a user's configuration says of registries and flags has no say here.
   add_custom_command(OUTPUT "${rlx_jinja_library}"
     COMMAND "${CMAKE_COMMAND}" -E env "CARGO_HOME=${rlx_jinja_build}/home" "CARGO_TARGET_DIR=${rlx_jinja_build}/target"
       "${CARGO}" build --quiet --release --frozen
+      "$<$<BOOL:${rlx_jinja_target}>:--target=${rlx_jinja_target}>"
       --config "source.crates-io.replace-with='rlx'" --config "source.rlx.directory='${rlx_jinja_crates}'"
     WORKING_DIRECTORY "${rlx_jinja_folder}"
     DEPENDS ${rlx_jinja_sources} "${rlx_jinja_folder}/Cargo.toml" "${rlx_jinja_folder}/Cargo.lock"
-    COMMENT "Compiling the engine of chat templates" VERBATIM)
+    COMMENT "Compiling the engine of chat templates" VERBATIM COMMAND_EXPAND_LISTS)
   add_custom_target(rlx_jinja_library DEPENDS "${rlx_jinja_library}")
   add_library(rlx_jinja STATIC IMPORTED)
-  file(MAKE_DIRECTORY "${rlx_jinja_build}/target/release")
+  get_filename_component(rlx_jinja_output "${rlx_jinja_library}" DIRECTORY)
+  file(MAKE_DIRECTORY "${rlx_jinja_output}")
   set_target_properties(rlx_jinja PROPERTIES IMPORTED_LOCATION "${rlx_jinja_library}")
   add_dependencies(rlx_jinja rlx_jinja_library)
   if(APPLE)

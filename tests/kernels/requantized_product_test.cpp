@@ -83,7 +83,7 @@ int64_t wrong_values(const Case& c, std::mt19937& random, Int8DotIsa isa = best_
 TEST_CASE_FIXTURE(MatrixTiles,
                   "8-bit products are exact, whatever the instructions, signs, zero points and tails, and sums wrap") {
   for_each_target([] {
-    for (Int8DotIsa isa : {Int8DotIsa::pairs, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles}) {
+    for (Int8DotIsa isa : kInt8DotIsas) {
       if (!has_int8_dot_isa(isa)) continue;
       std::mt19937 random(1);
       for (DType x : {i8, u8})
@@ -103,7 +103,7 @@ TEST_CASE_FIXTURE(MatrixTiles,
 
 TEST_CASE_FIXTURE(MatrixTiles,
                   "the largest values of either sign do not saturate on their way, with any instructions") {
-  for (Int8DotIsa isa : {Int8DotIsa::pairs, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles}) {
+  for (Int8DotIsa isa : kInt8DotIsas) {
     if (!has_int8_dot_isa(isa)) continue;
     for (DType x_dtype : {i8, u8})
       for (DType w_dtype : {i8, u8})
@@ -131,6 +131,6 @@ TEST_CASE_FIXTURE(MatrixTiles,
 
 TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache are packed in pieces") {
   std::mt19937 random(2);
-  for (Int8DotIsa isa : {Int8DotIsa::pairs, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles})
+  for (Int8DotIsa isa : kInt8DotIsas)
     if (has_int8_dot_isa(isa)) CHECK(wrong_values({i8, i8, 300, 4000, 20, 3, 0, 1}, random, isa) == 0);
 }

@@ -22,6 +22,8 @@ double multiply_ns(const PackedQuantizedWeights& w) {
     case kernels::Int8DotIsa::tiles: return 0.002;
     case kernels::Int8DotIsa::avx512_vnni: return 0.004;
     case kernels::Int8DotIsa::avx_vnni: return 0.01;
+    case kernels::Int8DotIsa::neon_i8mm: return 0.01;
+    case kernels::Int8DotIsa::neon_dot: return 0.02;
     case kernels::Int8DotIsa::pairs: break;
   }
   return 0.015;

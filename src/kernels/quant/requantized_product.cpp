@@ -16,6 +16,8 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace rlx::kernels {
@@ -39,12 +41,15 @@ int64_t rows_at_a_time(int64_t rows, int64_t k) {
 }
 
 /// What is added to quantized values and their zero points when they are packed: the product multiplies (x + shift.x)
-/// with (w + shift.w). AMX tiles multiply either signedness; VNNI wants u8 for x and i8 for w; pairs want i8 for w.
+/// with (w + shift.w). AMX tiles multiply either signedness; VNNI wants u8 for x and i8 for w, Arm i8 for both; pairs
+/// want i8 for w.
 struct Shifts {
   int32_t x = 0, w = 0;
   Shifts(Int8DotIsa isa, DType x_dtype, DType w_dtype) {
     if (isa == Int8DotIsa::tiles) return;
-    if (x_dtype == i8 && isa != Int8DotIsa::pairs) x = 128;
+    const bool is_arm = isa == Int8DotIsa::neon_dot || isa == Int8DotIsa::neon_i8mm;
+    if (is_arm && x_dtype == u8) x = -128;
+    if (is_left_unsigned(isa) && x_dtype == i8) x = 128;
     if (w_dtype == u8) w = -128;
   }
   /// Adding 128 modulo 256 flips the highest bit.
@@ -96,8 +101,8 @@ void pack_quantized_rows(const RequantizedProduct& p, Shifts shift, int64_t row,
     const char* from = static_cast<const char*>(p.x) + (row + std::min(i, rows - 1)) * p.x_stride;
     if (i >= rows)
       for (int64_t at = 0; at < k; at += kTileInt8, to += kTileBytes) std::memset(to, 0, kTileInt8);
-    else if (p.w.isa == Int8DotIsa::avx_vnni) pack_row(from, k, flip, to);
-    else pack_row_512(from, k, flip, to);
+    else if (p.w.isa == Int8DotIsa::tiles || p.w.isa == Int8DotIsa::avx512_vnni) pack_row_512(from, k, flip, to);
+    else pack_row(from, k, flip, to);
     if (!sums) continue;
     const uint32_t sum = i >= rows       ? 0
                          : p.dtype == i8 ? sum_of(reinterpret_cast<const int8_t*>(from), k)
@@ -106,7 +111,7 @@ void pack_quantized_rows(const RequantizedProduct& p, Shifts shift, int64_t row,
   }
 }
 
-#if defined(__x86_64__) && defined(__linux__)
+#if (defined(__x86_64__) && defined(__linux__)) || defined(__aarch64__)
 
 /// What requantize_*() needs to turn the i32 sums of a block of columns into 8-bit results.
 struct Requantize {
@@ -118,7 +123,34 @@ struct Requantize {
   int64_t y_stride, columns;
 };
 
-/// Writes `rows` rows of results, from row `row` on. `row_sums` is null if the weights' zero point is 0.
+// Each writes `rows` rows of results, from row `row` on. `row_sums` is null if the weights' zero point is 0.
+#if defined(__aarch64__)
+void requantize_neon(const Requantize& q, const int32_t* sums, int64_t row, int64_t rows, const uint32_t* row_sums) {
+  const float32x4_t lowest = vdupq_n_f32(q.lowest), highest = vdupq_n_f32(q.highest),
+                    zero_point = vdupq_n_f32(q.zero_point);
+  for (int64_t j = 0; j < q.columns; j += 8) {
+    const auto count = static_cast<size_t>(std::min<int64_t>(8, q.columns - j));
+    char* y = q.y + row * q.y_stride + j;
+    for (int64_t i = 0; i < rows; ++i, y += q.y_stride) {
+      const int32x4_t less = vdupq_n_s32(row_sums ? static_cast<int32_t>(row_sums[i] * q.w_zero) : 0);
+      const auto four = [&](int64_t at) {
+        const int32x4_t sum =
+            vsubq_s32(vaddq_s32(vld1q_s32(sums + i * kTiledColumns + at), vld1q_s32(q.offsets + at)), less);
+        float32x4_t v = vrndnq_f32(vmulq_f32(vcvtq_f32_s32(sum), vld1q_f32(q.multipliers + at)));  // ties to even
+        v = vaddq_f32(v, zero_point);
+        v = vreinterpretq_f32_u32(vandq_u32(vceqq_f32(v, v), vreinterpretq_u32_f32(v)));  // NaN becomes 0
+        return vmovn_s32(vcvtq_s32_f32(vminq_f32(vmaxq_f32(v, lowest), highest)));
+      };
+      const int8x8_t bytes = vmovn_s16(vcombine_s16(four(j), four(j + 4)));
+      std::memcpy(y, &bytes, count);
+    }
+  }
+}
+void requantize(Int8DotIsa, const Requantize& q, const int32_t* sums, int64_t row, int64_t rows,
+                const uint32_t* row_sums) {
+  requantize_neon(q, sums, row, rows, row_sums);
+}
+#else
 RLX_WIDE void requantize_512(const Requantize& q, const int32_t* sums, int64_t row, int64_t rows,
                              const uint32_t* row_sums) {
   const __m512 lowest = _mm512_set1_ps(q.lowest), highest = _mm512_set1_ps(q.highest),
@@ -165,7 +197,14 @@ RLX_AVX2 void requantize_256(const Requantize& q, const int32_t* sums, int64_t r
   }
 }
 
-/// For AMX tiles (inside a TileScope) and for VNNI.
+void requantize(Int8DotIsa isa, const Requantize& q, const int32_t* sums, int64_t row, int64_t rows,
+                const uint32_t* row_sums) {
+  if (isa == Int8DotIsa::avx_vnni) requantize_256(q, sums, row, rows, row_sums);
+  else requantize_512(q, sums, row, rows, row_sums);
+}
+#endif
+
+/// For AMX tiles (inside a TileScope) and for dot products.
 void multiply_in_blocks(const RequantizedProduct& p, int64_t begin, int64_t end, char* scratch) {
   const int64_t k = p.w.k, bytes = tile_bytes(k), at_a_time = rows_at_a_time(p.rows, k);
   const auto* column_sums = reinterpret_cast<const uint32_t*>(p.w.packed + column_sums_at(k, p.w.n));
@@ -198,8 +237,7 @@ void multiply_in_blocks(const RequantizedProduct& p, int64_t begin, int64_t end,
                               kTiledColumns);
         else multiply_int8_dots(p.w.isa, steps_of(k), count, upper, lower, right, sums, kTiledColumns);
         const uint32_t* row_sums_of_block = w_zero != 0 ? row_sums + i : nullptr;
-        if (p.w.isa == Int8DotIsa::avx_vnni) requantize_256(q, sums, first + i, count, row_sums_of_block);
-        else requantize_512(q, sums, first + i, count, row_sums_of_block);
+        requantize(p.w.isa, q, sums, first + i, count, row_sums_of_block);
       }
     }
   }

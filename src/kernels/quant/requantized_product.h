@@ -1,5 +1,5 @@
 // 8-bit matrix products that are requantized to 8 bits, with packed weights: the kernel of qmatmul and qconv2d. It runs
-// on AMX tiles where the processor has them, else on VNNI dot products (vnni.h), else on pairs of 16 bits
+// on AMX tiles where the processor has them, else on dot products of 8-bit integers (vnni.h), else on pairs of 16 bits
 // (int8_pairs.h). The sums are exact in each form, so all of them give the same result.
 #pragma once
 

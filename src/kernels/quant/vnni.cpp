@@ -114,9 +114,9 @@ bool has_int8_dot_isa(Int8DotIsa isa) {
     case Int8DotIsa::tiles: return has_matrix_tiles();
     case Int8DotIsa::avx512_vnni: return has_512 && product_lanes(f32) == 16;
     case Int8DotIsa::avx_vnni: return has_256 && product_lanes(f32) >= 8;
-    case Int8DotIsa::pairs: break;
+    case Int8DotIsa::pairs: return true;
+    default: return false;
   }
-  return true;
 }
 
 void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
@@ -133,7 +133,7 @@ void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char*
   }
 }
 
-#else
+#elif !defined(__aarch64__) || defined(__AARCH64EB__)  // whose own are in neon_dots.cpp
 
 bool has_int8_dot_isa(Int8DotIsa isa) { return isa == Int8DotIsa::pairs; }
 void multiply_int8_dots(Int8DotIsa, int64_t, int64_t, const char*, const char*, const char*, int32_t*,
@@ -142,9 +142,10 @@ void multiply_int8_dots(Int8DotIsa, int64_t, int64_t, const char*, const char*, 
 #endif
 
 Int8DotIsa best_int8_dot_isa() {
-  for (Int8DotIsa isa : {Int8DotIsa::tiles, Int8DotIsa::avx512_vnni, Int8DotIsa::avx_vnni})
-    if (has_int8_dot_isa(isa)) return isa;
-  return Int8DotIsa::pairs;
+  Int8DotIsa best = Int8DotIsa::pairs;
+  for (Int8DotIsa isa : kInt8DotIsas)
+    if (has_int8_dot_isa(isa)) best = isa;
+  return best;
 }
 
 }  // namespace rlx::kernels

@@ -1,7 +1,7 @@
 // 8-bit dot products with sums of 32 bits by VNNI instructions (AVX-512 VNNI, or AVX-VNNI with vectors of half the
-// width), on operands that are packed as for AMX tiles. An instruction multiplies groups of four u8 of the left operand
-// with four i8 of the right one; values of the other signedness are shifted by 128 when they are packed, and so are
-// their zero points. Neighbour: tiles.h.
+// width) or Arm's (neon_dots.cpp), on operands that are packed as for AMX tiles. A VNNI instruction multiplies groups
+// of four u8 of the left operand with four i8 of the right one, Arm's multiply i8 with i8; values of the other
+// signedness are shifted by 128 when they are packed, and so are their zero points. Neighbour: tiles.h.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,11 @@ namespace rlx::kernels {
 
 /// The instructions of an 8-bit product, from the slowest to the fastest. Every processor has `pairs`: multiply-adds of
 /// pairs of 16 bits (int8_pairs.h).
-enum class Int8DotIsa : uint8_t { pairs, avx_vnni, avx512_vnni, tiles };
+enum class Int8DotIsa : uint8_t { pairs, neon_dot, neon_i8mm, avx_vnni, avx512_vnni, tiles };
+inline constexpr Int8DotIsa kInt8DotIsas[] = {Int8DotIsa::pairs,    Int8DotIsa::neon_dot,    Int8DotIsa::neon_i8mm,
+                                              Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles};
+/// Whether the left operand is u8; else both are i8, or for tiles either.
+constexpr bool is_left_unsigned(Int8DotIsa isa) { return isa == Int8DotIsa::avx_vnni || isa == Int8DotIsa::avx512_vnni; }
 
 /// Whether the processor has these instructions, and Highway's targets of that vector width are not switched off.
 bool has_int8_dot_isa(Int8DotIsa isa);
@@ -18,7 +22,7 @@ bool has_int8_dot_isa(Int8DotIsa isa);
 Int8DotIsa best_int8_dot_isa();
 
 /// Writes sums[i * stride + j] for `rows` rows and 32 columns, which are packed at `right`. Of the rows, 16 are packed
-/// at `upper` and up to 16 more at `lower`. k is 64 * `steps`. `isa` is avx_vnni or avx512_vnni.
+/// at `upper` and up to 16 more at `lower`. k is 64 * `steps`. `isa` is neither fma nor tiles.
 void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
                         const char* right, int32_t* sums, int64_t stride) noexcept;
 

@@ -1,6 +1,8 @@
 // Selects the instruction sets that kernels are compiled for. Include this before any Highway header. On x86-64 it
 // limits run-time dispatch to three targets, because each one costs a full compilation of every kernel file; SSE4 is
-// the oldest that RLX supports. On other processors Highway's own selection applies.
+// the oldest that RLX supports. On aarch64 it is NEON alone, which every such processor has: kernels keep vectors in
+// arrays, which C++ does not allow for SVE's vectors, whose length is known only at run time. What NEON's extensions add
+// (products of int8, bf16) is chosen at run time by the kernels that use it (instruction_set.h).
 #pragma once
 
 #if defined(__x86_64__) || defined(_M_X64)
@@ -9,6 +11,10 @@
 #endif
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_EMU128 | HWY_SSSE3 | HWY_AVX3_DL)
+#endif
+#elif defined(__aarch64__) || defined(_M_ARM64)
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif
 #endif
 

@@ -1,13 +1,20 @@
 // See the header.
 #include "kernels/vector/instruction_set.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <mutex>
 #include <optional>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 #include "kernels/vector/highway_targets.h"
@@ -19,15 +26,25 @@
 namespace rlx::kernels {
 namespace {
 
-constexpr std::string_view kNames[] = {"sse4", "avx2", "avx512", "avx512_vnni", "amx"};
+constexpr std::string_view kNames[] = {"sse4", "avx2", "avx512", "avx512_vnni", "amx", "neon", "neon_dot", "neon_i8mm"};
+
+// Those of this architecture, least first.
+constexpr InstructionSet kOfThisArchitecture[] = {
+#if HWY_ARCH_X86_64
+    InstructionSet::sse4, InstructionSet::avx2, InstructionSet::avx512, InstructionSet::avx512_vnni, InstructionSet::amx
+#else  // on other architectures than these two none is in use, and only "native" is taken
+    InstructionSet::neon, InstructionSet::neon_dot, InstructionSet::neon_i8mm
+#endif
+};
+constexpr InstructionSet kLeast = std::begin(kOfThisArchitecture)[0], kBest = std::end(kOfThisArchitecture)[-1];
 
 std::string_view given() {
   const char* text = std::getenv("RLX_ISA");
   return text ? text : "";
 }
 std::optional<InstructionSet> limit_of(std::string_view name) {
-  for (size_t i = 0; i < std::size(kNames); ++i)
-    if (kNames[i] == name) return static_cast<InstructionSet>(i);
+  for (InstructionSet set : kOfThisArchitecture)
+    if (name_of(set) == name) return set;
   return std::nullopt;
 }
 
@@ -60,9 +77,25 @@ void limit_highway(InstructionSet limit) {
   hwy::SetSupportedTargetsForTest(left);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
+#elif HWY_ARCH_ARM_A64
+bool has(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::neon: return true;
+    case InstructionSet::neon_dot: return processor_has(ArmExtension::dotprod);
+    case InstructionSet::neon_i8mm: return processor_has(ArmExtension::i8mm) || processor_has(ArmExtension::bf16);
+    default: return false;
+  }
+}
+/// Highway has nothing to choose: what comes after NEON is chosen by the kernels themselves.
+void limit_highway(InstructionSet limit) {
+  if (!has(limit))
+    fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this processor, or this build, has ",
+         used_instruction_set(), " at most");
+}
 #else
 void limit_highway(InstructionSet limit) {
-  fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this processor is no x86-64; leave RLX_ISA unset");
+  fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit),
+       ": this processor is neither x86-64 nor aarch64; leave RLX_ISA unset");
 }
 #endif
 
@@ -71,8 +104,8 @@ void limit_highway(InstructionSet limit) {
 std::string_view name_of(InstructionSet set) { return kNames[static_cast<size_t>(set)]; }
 
 bool is_permitted(InstructionSet set) noexcept {
-  static const InstructionSet limit = limit_of(given()).value_or(InstructionSet::amx);
-  return set <= limit;
+  static const InstructionSet limit = limit_of(given()).value_or(kBest);
+  return set >= kLeast && set <= limit;
 }
 
 void apply_instruction_set_limit() {
@@ -81,8 +114,10 @@ void apply_instruction_set_limit() {
   const auto limit = limit_of(name);
   if (!limit) {
     std::string names;
-    for (std::string_view n : kNames) names += text_of(n, ", ");
-    fail(ErrorCode::invalid_argument, "RLX_ISA=", name, " is no instruction set: take one of ", names, "native");
+    for (InstructionSet set : kOfThisArchitecture) names += text_of(name_of(set), ", ");
+    const bool is_foreign = std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+    fail(ErrorCode::invalid_argument, "RLX_ISA=", name, " is no instruction set",
+         is_foreign ? " of this processor" : "", ": take one of ", names, "native");
   }
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -98,6 +133,10 @@ std::string_view used_instruction_set() {
   for (InstructionSet set : {InstructionSet::avx512_vnni, InstructionSet::avx512, InstructionSet::avx2})
     if (is_permitted(set) && has(set)) return name_of(set);
   return name_of(InstructionSet::sse4);
+#elif HWY_ARCH_ARM_A64
+  for (InstructionSet set : {InstructionSet::neon_i8mm, InstructionSet::neon_dot})
+    if (is_permitted(set) && has(set)) return name_of(set);
+  return name_of(InstructionSet::neon);
 #else
   return "native";
 #endif
@@ -124,6 +163,30 @@ bool processor_has_tiles() noexcept {
 #else
   return false;
 #endif
+}
+
+bool processor_has(ArmExtension extension) noexcept {
+#if defined(__aarch64__) && defined(__linux__)
+  switch (extension) {
+    case ArmExtension::dotprod: return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+    case ArmExtension::i8mm: return (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+    case ArmExtension::bf16: return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+  }
+#elif defined(__aarch64__) && defined(__APPLE__)
+  const auto says = [](const char* name) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+  };
+  switch (extension) {
+    case ArmExtension::dotprod: return says("hw.optional.arm.FEAT_DotProd");
+    case ArmExtension::i8mm: return says("hw.optional.arm.FEAT_I8MM");
+    case ArmExtension::bf16: return says("hw.optional.arm.FEAT_BF16");
+  }
+#else
+  static_cast<void>(extension);
+#endif
+  return false;
 }
 
 }  // namespace rlx::kernels

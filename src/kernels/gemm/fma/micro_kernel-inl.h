@@ -21,9 +21,9 @@
 #include "kernels/partial_sums.h"
 #include "kernels/vector/narrow_float-inl.h"
 
-// Whether vdpbf16ps is compiled in; has_bf16_dots() says at run time whether the processor has it.
+// Whether vdpbf16ps, or bfdot, is compiled in; has_bf16_dots() says at run time whether the processor has it.
 #undef RLX_KERNELS_BF16_DOTS
-#define RLX_KERNELS_BF16_DOTS (HWY_TARGET == HWY_AVX3)
+#define RLX_KERNELS_BF16_DOTS (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON)
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {
@@ -60,7 +60,7 @@ constexpr int64_t kCacheLine = 64;
 // row's result does not depend on how many rows there are.
 
 // Tags for bf16 packed in pairs of rows: BF16Pairs are widened to f32; BF16Dots are multiplied by pairs of a bf16 left
-// operand with vdpbf16ps.
+// operand with vdpbf16ps or bfdot.
 struct BF16Pairs {};
 struct BF16Dots {};
 
@@ -175,10 +175,17 @@ void compute_tile_of_pairs(const Tile& tile) {
 #if RLX_KERNELS_BF16_DOTS
 // Adds to each lane of `sum` the two products of a pair of bf16, in f32 (subnormals count as zero: see
 // bf16_dots_suffice), at twice the rate of f32. Assembly, because the intrinsic needs a target attribute that clang
-// does not combine with Highway's.
+// does not combine with Highway's. bfdot rounds to odd, after each of its two sums: an error of up to a unit in the
+// last place where vdpbf16ps has half of one.
+#if HWY_TARGET == HWY_NEON
+HWY_INLINE void add_bf16_dots(float32x4_t& sum, uint32x4_t left, uint32x4_t right) {
+  asm(".arch_extension bf16\n\tbfdot %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(right), "w"(left));
+}
+#else
 HWY_INLINE void add_bf16_dots(__m512& sum, __m512i left, __m512i right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(right), "v"(left));
 }
+#endif
 
 // As compute_tile for BF16Dots. The left operand is bf16 with its elements adjacent along k.
 template <int kRows, int kVectors>

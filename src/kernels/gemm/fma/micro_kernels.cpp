@@ -40,7 +40,10 @@ constexpr float kMinExactBF16 = 0x1p-100f;
 
 bool has_bf16_dots() {
 #if HWY_ARCH_X86_64
-  static const bool has = is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx512bf16");
+  static const bool has = is_permitted(kBF16Dots) && __builtin_cpu_supports("avx512bf16");
+  return has;
+#elif HWY_ARCH_ARM_A64
+  static const bool has = is_permitted(kBF16Dots) && processor_has(ArmExtension::bf16);
   return has;
 #else
   return false;
@@ -170,7 +173,7 @@ float exact_min_magnitude(const void* data, int64_t count) {
 
 #if RLX_KERNELS_BF16_DOTS
 
-// vdpbf16ps takes subnormal operands for 0 and flushes subnormal sums, whatever the thread's floating-point mode is.
+// vdpbf16ps and bfdot take subnormal operands for 0 and flush subnormal sums, whatever the thread's mode is.
 // If the operands are all normal and the products large enough, no sum of them is subnormal either: products of bf16
 // are exact in f32, so that what a sum cancels to is 0 or at least 2^-24 of the smallest product.
 bool bf16_dots_suffice(const BlockProduct& b) {
