@@ -30,7 +30,9 @@ class InstructionSets(ProgramTest):
     def best(self):
         words = self.succeeds("devices", RLX_ISA="")
         if ", native, vectors by Highway" in words:
-            self.skipTest("RLX_ISA knows the instruction sets of x86-64 alone")
+            self.skipTest("RLX_ISA knows no instruction sets of this architecture")
+        if ", neon" in words:
+            self.skipTest("these are the instruction sets of x86-64; this processor is an Arm")
         return next(i for i, name in enumerate(SETS) if f", {name}, vectors by Highway" in words)
 
     def available(self):
@@ -76,6 +78,7 @@ class InstructionSets(ProgramTest):
         error = self.fails(1, "RLX_ISA=avx1024 is no instruction set: take one of sse4, avx2, ", "where", graph,
                            RLX_ISA="avx1024")
         self.assertIn("native", error)
+        self.fails(1, "RLX_ISA=neon_dot is no instruction set of this processor: take one of sse4, ", "where", graph, RLX_ISA="neon_dot")
         for name in SETS[self.best() + 1 :]:
             self.fails(1, f"RLX_ISA={name}: this processor, or this build, has [a-z0-9_]+ at most", "where", graph, RLX_ISA=name)
 
