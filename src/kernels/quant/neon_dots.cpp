@@ -9,6 +9,7 @@
 
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/quant/vnni.h"
+#include "kernels/vector/arm_instructions.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/instruction_set.h"
 
@@ -19,16 +20,6 @@ constexpr int64_t kVectorBytes = 16;  // 16 values of a row, or four of each of 
 constexpr int64_t kGroupBytes = 64;   // four values of each of 16 columns
 constexpr int kVectorsPerGroup = 4;   // of 16 columns
 constexpr int kColumnPairs = 8;       // of 16 columns
-
-/// Adds to the sums of four columns the products of their groups with the group `kGroup` of a row.
-template <int kGroup>
-inline void add_dots(int32x4_t& sums, int8x16_t columns, int8x16_t row) {
-  asm(".arch_extension dotprod\n\tsdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sums) : "w"(columns), "w"(row), "i"(kGroup));
-}
-/// Adds to the sums of two rows by two columns the products along eight of k.
-inline void add_products(int32x4_t& sums, int8x16_t rows, int8x16_t columns) {
-  asm(".arch_extension i8mm\n\tsmmla %0.4s, %1.16b, %2.16b" : "+w"(sums) : "w"(rows), "w"(columns));
-}
 
 inline int8x16_t load(const char* from) { return vld1q_s8(reinterpret_cast<const int8_t*>(from)); }
 

@@ -19,6 +19,7 @@
 #include "hwy/highway.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/partial_sums.h"
+#include "kernels/vector/arm_instructions.h"
 #include "kernels/vector/narrow_float-inl.h"
 
 // Whether vdpbf16ps, or bfdot, is compiled in; has_bf16_dots() says at run time whether the processor has it.
@@ -175,13 +176,8 @@ void compute_tile_of_pairs(const Tile& tile) {
 #if RLX_KERNELS_BF16_DOTS
 // Adds to each lane of `sum` the two products of a pair of bf16, in f32 (subnormals count as zero: see
 // bf16_dots_suffice), at twice the rate of f32. Assembly, because the intrinsic needs a target attribute that clang
-// does not combine with Highway's. bfdot rounds to odd, after each of its two sums: an error of up to a unit in the
-// last place where vdpbf16ps has half of one.
-#if HWY_TARGET == HWY_NEON
-HWY_INLINE void add_bf16_dots(float32x4_t& sum, uint32x4_t left, uint32x4_t right) {
-  asm(".arch_extension bf16\n\tbfdot %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(right), "w"(left));
-}
-#else
+// does not combine with Highway's. For Arm: arm_instructions.h.
+#if HWY_TARGET == HWY_AVX3
 HWY_INLINE void add_bf16_dots(__m512& sum, __m512i left, __m512i right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(right), "v"(left));
 }
