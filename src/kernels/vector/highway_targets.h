@@ -13,6 +13,11 @@
 #define HWY_DISABLED_TARGETS (HWY_EMU128 | HWY_SSSE3 | HWY_AVX3_DL)
 #endif
 #elif defined(__aarch64__) || defined(_M_ARM64)
+// Says that Highway has nothing to find out at run time. Else it compiles for NEON with AES, which some of these processors
+// lack, and GCC does not compile constructors that it makes itself for that.
+#ifndef TOOLCHAIN_MISS_SYS_AUXV_H
+#define TOOLCHAIN_MISS_SYS_AUXV_H
+#endif
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif
