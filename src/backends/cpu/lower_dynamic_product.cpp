@@ -17,6 +17,8 @@ double int8_multiply_ns(kernels::Int8DotIsa isa) {
     case kernels::Int8DotIsa::tiles: return 0.001;
     case kernels::Int8DotIsa::avx512_vnni: return 0.003;
     case kernels::Int8DotIsa::avx_vnni: return 0.006;
+    case kernels::Int8DotIsa::neon_i8mm: return 0.006;
+    case kernels::Int8DotIsa::neon_dot: return 0.012;
     case kernels::Int8DotIsa::pairs: break;
   }
   return 0.01;

@@ -237,7 +237,7 @@ void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int
   }
 }
 
-/// For AMX tiles (inside a TileScope) and for VNNI.
+/// For AMX tiles (inside a TileScope), VNNI and Arm's dot products.
 void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const int64_t k = p.w.k, steps = divided_up(k, kTileInt8), bytes = left_tile_bytes(k);
   const char* codes = codes_of(p.x, p.rows);
@@ -259,11 +259,12 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
         };
         multiply(codes, sums);
         if (has_planes(p.w)) multiply(codes + plane_bytes(p.w, p.rows), low_sums);
-        for (int64_t i = 0; i < rows && (!is_tiles || has_planes(p.w)); ++i)
+        const bool is_shifted = is_left_unsigned(p.w.isa);
+        for (int64_t i = 0; i < rows && (is_shifted || has_planes(p.w)); ++i)
           for (int64_t j = 0; j < kTiledColumns; ++j) {
             const int64_t at = i * kTiledColumns + j;
             auto sum = static_cast<uint32_t>(sums[at]);
-            if (!is_tiles) sum -= 128 * column_sums[column + j];
+            if (is_shifted) sum -= 128 * column_sums[column + j];
             if (has_planes(p.w)) sum = 128 * sum + static_cast<uint32_t>(low_sums[at]);
             sums[at] = static_cast<int32_t>(sum);
           }
@@ -306,7 +307,7 @@ void quantize_rows(const Int8Weights& w, const float* x, int64_t x_stride, int64
     } else {
       row.codes = codes + i / kTileRows * left_tile_bytes(w.k) + i % kTileRows * kTileInt8;
       row.piece = kTileInt8, row.step = kTileBytes;
-      row.flip = w.isa == Int8DotIsa::tiles ? 0 : 0x80;
+      row.flip = is_left_unsigned(w.isa) ? 0x80 : 0;
       if (has_planes(w)) row.low = static_cast<std::byte*>(row.codes) + plane_bytes(w, rows);
     }
     scales[i] = HWY_DYNAMIC_DISPATCH(quantize_one_row)(row);

@@ -119,7 +119,7 @@ bool has_int8_dot_isa(Int8DotIsa isa) {
   static const bool has_dots = is_permitted(InstructionSet::neon_dot) && processor_has(ArmExtension::dotprod),
                     has_pairs = is_permitted(InstructionSet::neon_i8mm) && processor_has(ArmExtension::i8mm);
   switch (isa) {
-    case Int8DotIsa::fma: return true;
+    case Int8DotIsa::pairs: return true;
     case Int8DotIsa::neon_dot: return has_dots;
     case Int8DotIsa::neon_i8mm: return has_pairs;
     default: return false;

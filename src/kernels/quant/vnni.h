@@ -14,7 +14,9 @@ enum class Int8DotIsa : uint8_t { pairs, neon_dot, neon_i8mm, avx_vnni, avx512_v
 inline constexpr Int8DotIsa kInt8DotIsas[] = {Int8DotIsa::pairs,    Int8DotIsa::neon_dot,    Int8DotIsa::neon_i8mm,
                                               Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles};
 /// Whether the left operand is u8; else both are i8, or for tiles either.
-constexpr bool is_left_unsigned(Int8DotIsa isa) { return isa == Int8DotIsa::avx_vnni || isa == Int8DotIsa::avx512_vnni; }
+constexpr bool is_left_unsigned(Int8DotIsa isa) {
+  return isa == Int8DotIsa::avx_vnni || isa == Int8DotIsa::avx512_vnni;
+}
 
 /// Whether the processor has these instructions, and Highway's targets of that vector width are not switched off.
 bool has_int8_dot_isa(Int8DotIsa isa);
@@ -22,7 +24,7 @@ bool has_int8_dot_isa(Int8DotIsa isa);
 Int8DotIsa best_int8_dot_isa();
 
 /// Writes sums[i * stride + j] for `rows` rows and 32 columns, which are packed at `right`. Of the rows, 16 are packed
-/// at `upper` and up to 16 more at `lower`. k is 64 * `steps`. `isa` is neither fma nor tiles.
+/// at `upper` and up to 16 more at `lower`. k is 64 * `steps`. `isa` is neither pairs nor tiles.
 void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
                         const char* right, int32_t* sums, int64_t stride) noexcept;
 
