@@ -7,8 +7,8 @@
 
 namespace rlx {
 
-/// The axis of the weights, operand 1 of a node (conv, convolution, linear, matmul or dot_general), along which its output channels
-/// lie; nothing if they lie along several.
+/// The axis of the weights, operand 1 of a node (conv, convolution, linear, matmul or dot_general), along which its
+/// output channels lie; nothing if they lie along several.
 std::optional<int64_t> channel_axis(const Node& node, const Graph& g);
 
 }  // namespace rlx

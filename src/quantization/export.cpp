@@ -215,8 +215,7 @@ class Exporter {
   /// Biases and multipliers of a product; false if the sums may not fit their 32 bits.
   bool biases_of(const Match& m, const Quantizer& x, const Quantizer& w, const Quantizer& q) {
     const Node& node = g_.nodes()[m.node];
-    const auto channels =
-        static_cast<size_t>(w.codes->shape()[static_cast<size_t>(*channel_axis(node, g_))]);
+    const auto channels = static_cast<size_t>(w.codes->shape()[static_cast<size_t>(*channel_axis(node, g_))]);
     std::optional<Tensor> bias;
     if (m.bias) bias = quantization::known_values(g_, {&*m.bias, 1}, params_, device_)[0];
     if (bias && bias->element_count() != channels) return false;
