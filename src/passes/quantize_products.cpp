@@ -45,7 +45,7 @@ std::optional<WeightProduct> weight_product(const Node& node) {
   return WeightProduct{a.transpose_rhs, a.has_bias, a.has_residual, a.activation};
 }
 
-bool is_worth_it(const Type& x, const Type& w, bool transposed) {
+bool gains_from_int8(const Type& x, const Type& w, bool transposed) {
   if (x.dtype != f32 || w.dtype != f32 || x.rank() < 1 || w.rank() != 2 || !is_static(w.dims)) return false;
   const int64_t k = w.dims[transposed].value(), n = w.dims[!transposed].value();
   return k >= kFewTerms && k <= kMostTerms && n >= kFewOutputs;
@@ -60,7 +60,7 @@ Graph quantize_products(const Graph& g) {
     if (!product) return {};
     const Ref x = site.node.operands[0], w = site.node.operands[1];
     if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
-    if (!is_worth_it(g.type(x), g.type(w), product->transposed)) return {};
+    if (!gains_from_int8(g.type(x), g.type(w), product->transposed)) return {};
     const Values in = site.operands;
     const DynamicQuantized weights = dynamic_quantize(in[1], {product->transposed ? 1 : 0});
     const DynamicEpilogue epilogue{product->has_bias ? in[2] : Value(), product->has_residual ? in.back() : Value(),

@@ -16,7 +16,7 @@ CompileOptions with(Rounding rounding) {
   return options;
 }
 Tensor run(const Graph& g, Tensors inputs, Rounding rounding, int threads = 1) {
-  return Session(Device::cpu(), {threads}).compile(g, with(precision)).run_ordered(inputs)[0];
+  return Session(Device::cpu(), {threads}).compile(g, with(rounding)).run_ordered(inputs)[0];
 }
 Tensor numbers(DType dtype, const std::vector<double>& values) {
   Tensor t(dtype, {static_cast<int64_t>(values.size())});

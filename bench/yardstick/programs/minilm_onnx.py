@@ -97,7 +97,8 @@ def int8_path(plain):
     if not path.exists():
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        quantize_dynamic(plain, str(path), op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8)
+        quantize_dynamic(plain, str(path), op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8,
+                         extra_options={"DefaultTensorType": TensorProto.FLOAT})
     return str(path)
 
 

@@ -37,18 +37,18 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k", "sort_values", "argsort",
            "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan", "checkpointed_scan",
            "quantize", "dequantize", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul",
-           "dequant_moe_weights", "qmatmul", "qconv2d", "scaled_quant_scale", "scaled_quantize", "scaled_dequantize",
-           "scaled_matmul", "scaled_grouped_matmul", "scaled_round", "fake_quantize", "fake_quantize_backward",
-           "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "fake_quantize_affine",
-           "spline_activation", "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct",
-           "synth_matmul", "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
-           "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr", "triangular_solve", "solve", "inverse",
-           "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward",
-           "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
-           "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward", "spd_parallel_transport",
-           "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward", "spd_karcher_mean",
-           "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update", "adam_update", "adagrad_update", "rmsprop_update",
-           "adafactor_update", "lamb_update", "lion_update", "muon_update", "sophia_update", "sparse_matmul",
+           "dequant_moe_weights", "qmatmul", "qconv2d", "dynamic_quantize", "dynamic_quantize_matmul", "scaled_quant_scale",
+           "scaled_quantize", "scaled_dequantize", "scaled_matmul", "scaled_grouped_matmul", "scaled_round", "fake_quantize",
+           "fake_quantize_backward", "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale",
+           "fake_quantize_affine", "spline_activation", "spline_activation_backward_x", "spline_activation_backward_coeff",
+           "synth_reconstruct", "synth_matmul", "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel",
+           "log_mel_backward", "welch_peaks", "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr",
+           "triangular_solve", "solve", "inverse", "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq",
+           "expm", "bimap", "reeig", "reeig_backward", "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward",
+           "spd_matrix_fn_hessian", "spd_log_map", "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward",
+           "spd_parallel_transport", "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward",
+           "spd_karcher_mean", "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update", "adam_update", "adagrad_update",
+           "rmsprop_update", "adafactor_update", "lamb_update", "lion_update", "muon_update", "sophia_update", "sparse_matmul",
            "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample", "sparse_triangular_solve", "sparse_solve", "sparse_cg",
            "gaussian_splat_prepare", "gaussian_splat_rasterize", "gaussian_splat_rasterize_backward", "gaussian_splat_render",
            "gaussian_splat_render_backward"]
@@ -2525,6 +2525,40 @@ def qconv2d(x, w, bias, multipliers=None, stride=(), padding=(), dilation=(), gr
         ("w_zero_point", w_zero_point, "int"),
         ("out_zero_point", out_zero_point, "int"),
         ("multiplier", multiplier, "float"),
+    ])
+
+
+def dynamic_quantize(x, axes=(), largest=127):
+    """Codes (i8, or i16 where `largest` is above 127) and their scales, of which elements along `axes` share one:
+    scale = max(|x|) / largest, at least 2^-126, codes = round(x (1 / scale)), ties to even. Where an element is
+    infinite or NaN the scale is NaN and the codes are 0.
+
+    Source: dynamic quantization without a zero point: PyTorch, torch.ao.quantization, per-channel symmetric
+
+    Attributes: axes (list of int; ()), largest (int; 127).
+
+    Gives a tuple of 2 arrays."""
+    return emit_op("dynamic_quantize", [x], [("axes", axes, "list of int"), ("largest", largest, "int")])
+
+
+def dynamic_quantize_matmul(x, w, w_scale, bias=None, residual=None, transpose_rhs=False, activation="none",
+        x_largest=127):
+    """fused_matmul in 8-bit integers: activation((f32(sum) w_scale) x_scale + bias) + residual, where sum is the
+    product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the codes of x[..., k], which
+    dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias, residual[..., n] if
+    has_residual. Sums are exact while 127 x_largest k is below 2^31, and wrap beyond.
+
+    Source: LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime,
+    com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points
+
+    Attributes: transpose_rhs (bool; False), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh |
+    relu6 | hard_swish; "none"), x_largest (int; 127)."""
+    return emit_op("dynamic_quantize_matmul", [x, w, w_scale, bias, residual], [
+        ("transpose_rhs", transpose_rhs, "bool"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_residual", residual is not None, "bool"),
+        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
+        ("x_largest", x_largest, "int"),
     ])
 
 
