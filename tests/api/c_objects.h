@@ -109,7 +109,7 @@ static void make_files(void);
 static objects make_objects(void) {
   objects o;
   rlx_error* error = NULL;
-  rlx_session_options one_thread = {sizeof one_thread, 1};
+  rlx_session_options one_thread = {.struct_size = sizeof one_thread, .threads = 1};
   memset(&o, 0, sizeof o);
   OK(rlx_session_create("cpu", &one_thread, &o.session, &error));
   OK(rlx_graph_parse(kPlain, strlen(kPlain), &o.plain, &error));

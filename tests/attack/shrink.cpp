@@ -204,7 +204,7 @@ class Shrinker {
         return changes;
       });
     };
-    reset(&CompileOptions::precision);
+    reset(&CompileOptions::rounding);
     reset(&CompileOptions::accuracy);
     reset(&CompileOptions::batch_invariant);
     reset(&CompileOptions::kernel_dispatch);
