@@ -236,7 +236,7 @@ static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
   EXPECT(strstr(devices, "{\"name\":\"null\",\"available\":false,") != NULL);
 
   /* The report comes before the compile, and is the same. */
-  options.more = "{precision = relaxed, force_common = [\"softmax\"], skip_passes = [\"fuse_elementwise\"]}";
+  options.more = "{rounding = relaxed, force_common = [\"softmax\"], skip_passes = [\"fuse_elementwise\"]}";
   options.donate = donated, options.donate_count = 1;
   OK(rlx_graph_report(graph, "cpu", &options, &report, &error));
   EXPECT(strstr(report, "\"composed\"") != NULL && strstr(report, "\"native\"") != NULL);
