@@ -258,7 +258,7 @@ static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
   EXPECT(rlx_compiled_count(loaded, 0) == 1 &&
          rlx_compiled_input_mode(loaded, 0) == rlx_compiled_input_mode(compiled, 0));
   OK(rlx_artifact_describe(path, &about, &error));
-  EXPECT(strstr(about, "\"kind\": \"compiled graph\"") != NULL && strstr(about, "\"precision\": \"relaxed\"") != NULL);
+  EXPECT(strstr(about, "\"kind\": \"compiled graph\"") != NULL && strstr(about, "\"rounding\": \"relaxed\"") != NULL);
   OK(rlx_artifact_graph(path, &source, &error));
   EXPECT(strstr(rlx_graph_text(source), "softmax") != NULL);
   OK(rlx_device_target("tiny", &target, &error));
