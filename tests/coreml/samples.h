@@ -36,7 +36,11 @@ inline Tensor at_the_boundary(const Tensor& t, const mil::Feature& feature, bool
     else if (t.dtype() == boolean) store<int64_t>(out, i, load_number(t, i) != 0);
     else if (kind_of(t.dtype()) == Kind::unsigned_int)  // the bits of 32
       store<int64_t>(out, i, static_cast<int32_t>(static_cast<uint32_t>(load<uint64_t>(t, i))));
-    else store<int64_t>(out, i, static_cast<int32_t>(load<int64_t>(t, i)));
+    else if (const int64_t v = load<int64_t>(t, i); t.dtype() == i64 && v == std::numeric_limits<int64_t>::min())
+      store<int64_t>(out, i, std::numeric_limits<int32_t>::min());  // the least there is, as of a place out of range
+    else if (t.dtype() == i64 && v == std::numeric_limits<int64_t>::max())
+      store<int64_t>(out, i, std::numeric_limits<int32_t>::max());
+    else store<int64_t>(out, i, static_cast<int32_t>(v));
   }
   return out;
 }

@@ -316,7 +316,8 @@ std::vector<std::string> notes_on_narrowed(const Graph& g) {
     if (node.op != &op::constant || node.types[0].dtype != i64) continue;
     const IntegerRange r = ranges.of({static_cast<int32_t>(n), 0});
     if (!r.fits(i32))
-      notes.push_back(text_of("a constant ", node.types[0], " has numbers in ", r, ", which wrap in i32"));
+      notes.push_back(text_of("a constant ", node.types[0], " has numbers in ", r,
+                              ", which wrap in i32; the least and the greatest of i64 become those of i32"));
   }
   return notes;
 }

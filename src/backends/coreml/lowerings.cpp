@@ -107,6 +107,18 @@ std::optional<DType> carried(DType dtype) {
   return std::nullopt;
 }
 
+namespace {
+
+/// A number of i64 in i32: the least and the greatest that there are stay that, as what reductions begin with; others
+/// wrap.
+int64_t in_32_bits(int64_t v) {
+  using Wide = std::numeric_limits<int64_t>;
+  using Narrow = std::numeric_limits<int32_t>;
+  return v == Wide::min() ? Narrow::min() : v == Wide::max() ? Narrow::max() : static_cast<int32_t>(v);
+}
+
+}  // namespace
+
 Tensor carried_constant(const Tensor& t) {
   DType dtype = *carried(t.dtype());
   Shape shape = t.rank() == 0 ? Shape{1} : t.shape();
@@ -116,7 +128,7 @@ Tensor carried_constant(const Tensor& t) {
     if (is_float(dtype)) store<double>(converted, i, load_number(t, i));
     else if (kind_of(t.dtype()) == Kind::unsigned_int)
       store<int64_t>(converted, i, static_cast<int32_t>(static_cast<uint32_t>(load<uint64_t>(t, i))));
-    else store<int64_t>(converted, i, static_cast<int32_t>(load<int64_t>(t, i)));
+    else store<int64_t>(converted, i, in_32_bits(load<int64_t>(t, i)));
   }
   return converted;
 }
