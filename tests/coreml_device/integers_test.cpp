@@ -7,8 +7,11 @@
 #include "reference/interpreter.h"
 #include "rlx/rlx.h"
 #include "support/io_files.h"
+#include "support/notes.h"
 
 using namespace rlx;
+using test::message_of;
+using test::notes_say;
 
 namespace {
 
@@ -18,19 +21,6 @@ const CompileOptions kNarrow = [] {
   options.narrow = true;
   return options;
 }();
-
-bool says(const std::vector<std::string>& notes, std::string_view text) {
-  return std::any_of(notes.begin(), notes.end(),
-                     [&](const std::string& n) { return n.find(text) != std::string::npos; });
-}
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// Whether a number is what 32 bits make of another: its lower half, or the least or the greatest for that of i64.
 bool is_in_32_bits(int64_t got, int64_t wanted, DType dtype) {
@@ -156,8 +146,8 @@ TEST_CASE("places are i32 by themselves, counts too, and the report says which a
   const DispatchReport report = dispatch_report(g, device);
   CHECK(report.count(Verdict::missing) == 0);
   CHECK(supports(g, device));
-  CHECK(says(report.notes, "reduce [0, 4]"));
-  CHECK(says(report.notes, "the output 'counts' (i64[B]) is computed in i32: its numbers are in [0, 4]"));
+  CHECK(notes_say(report.notes, "reduce [0, 4]"));
+  CHECK(notes_say(report.notes, "the output 'counts' (i64[B]) is computed in i32: its numbers are in [0, 4]"));
   CHECK(report.table().find("note: ") != std::string::npos);
   CHECK(report.json().find("\"notes\"") != std::string::npos);
   CompiledGraph compiled = Session(device).compile(g);
@@ -176,7 +166,7 @@ TEST_CASE("an id beyond i32 is an error of the run, where an id is all that the 
   Value ids = g.input("ids", i64, {3});
   g.output(take(g.constant(full(f32, {10, 2}, 1)), ids, 0), "rows");
   CompiledGraph compiled = Session(Device::coreml()).compile(g);
-  CHECK(says(compiled.report().notes, "the input 'ids' (i64[3]) is i32, for only places are read of it"));
+  CHECK(notes_say(compiled.report().notes, "the input 'ids' (i64[3]) is i32, for only places are read of it"));
   const std::string why = message_of([&] { compiled.run({{"ids", Tensor::of<int64_t>({3}, {1, 5000000000, 2})}}); });
   CHECK(why.find("the input 'ids' has 5000000000 at [1]") != std::string::npos);
   CHECK(why.find("only read as places") != std::string::npos);
@@ -190,7 +180,7 @@ TEST_CASE("what must have all its bits keeps them, in words") {
   const std::vector<Tensor> in = {Tensor::of<int64_t>({3}, {1, -5, int64_t{1} << 60}),
                                   Tensor::of<uint64_t>({3}, {~uint64_t{0}, 1, uint64_t{1} << 50})};
   CompiledGraph compiled = Session(Device::coreml()).compile(g);
-  CHECK(says(compiled.report().notes, "stay, for i32 is not known to hold them"));
+  CHECK(notes_say(compiled.report().notes, "stay, for i32 is not known to hold them"));
   const auto got = compiled.run_ordered(in), wanted = interpret(g, in);
   for (size_t i = 0; i < 2; ++i) CHECK(got[i] == wanted[i]);
 }
@@ -233,7 +223,7 @@ TEST_CASE("a compiled graph in a file keeps that it may narrow, and what its rep
   Graph g("counts");
   g.output(reduce_sum(convert(g.input("mask", boolean, {2, 3}), i64), {1}), "y");
   Session(Device::coreml()).compile(g).save(path);
-  CHECK(says(Session(Device::coreml()).load(path).report().notes, "reduce [0, 3]"));
+  CHECK(notes_say(Session(Device::coreml()).load(path).report().notes, "reduce [0, 3]"));
 }
 
 TEST_CASE(

@@ -32,8 +32,6 @@ constexpr size_t kAll = SIZE_MAX;
 
 TEST_CASE("every op keeps every law on each of its samples") {
   Counts counts;
-  const char* wanted = std::getenv("RLX_CHECK_ALL");
-  const bool checks_all = wanted && *wanted;
   for (size_t index = 0; const OpDef* op : all_ops()) {
     ++index;
     if (is_start_of_graph(op)) continue;
@@ -47,7 +45,7 @@ TEST_CASE("every op keeps every law on each of its samples") {
       // sixteenth op.
       const bool is_of_other_device = law.name.starts_with("backend_agrees(");
       if (test::sanitized() && is_of_other_device && index % 16 != 0) continue;
-      const bool all = checks_all || (!test::sanitized() && !is_of_other_device);
+      const bool all = test::checks_all() || (!test::sanitized() && !is_of_other_device);
       check(law, *op, all ? kAll : 1, counts);
     }
   }

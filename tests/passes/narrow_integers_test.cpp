@@ -11,8 +11,10 @@
 #include "rlx/graph_file.h"
 #include "rlx/ops.h"
 #include "support/counted.h"
+#include "support/notes.h"
 
 using namespace rlx;
+using test::notes_say;
 
 namespace {
 
@@ -46,11 +48,6 @@ Graph in_primitives(const Graph& g) {
   return legalize(g, any, options).graph;
 }
 
-bool says(const std::vector<std::string>& notes, std::string_view text) {
-  return std::any_of(notes.begin(), notes.end(),
-                     [&](const std::string& n) { return n.find(text) != std::string::npos; });
-}
-
 }  // namespace
 
 TEST_CASE("counts and places are computed in i32, and what i32 may not hold stays") {
@@ -64,9 +61,9 @@ TEST_CASE("counts and places are computed in i32, and what i32 may not hold stay
   CHECK(of_64_bits(g) == 5);
   CHECK(of_64_bits(made) == 3);  // x, the count as its operand, and their sum
   const auto notes = narrow_integers(g, NarrowSignature::yes).notes;
-  CHECK(says(notes, "reduce [0, 6]"));
-  CHECK(says(notes, "mul [0, 36]"));
-  CHECK(says(notes, "add [-2^63, 2^63-1]"));
+  CHECK(notes_say(notes, "reduce [0, 6]"));
+  CHECK(notes_say(notes, "mul [0, 36]"));
+  CHECK(notes_say(notes, "add [-2^63, 2^63-1]"));
 }
 
 TEST_CASE("an input that is only read as places becomes i32, and one that is a number does not") {
@@ -85,7 +82,7 @@ TEST_CASE("an input that is only read as places becomes i32, and one that is a n
   const NarrowedIntegers made = narrow_integers(legal, NarrowSignature::yes);
   CHECK(made.graph.input_types()[1] == Type{i32, {2, 5}});
   CHECK(made.graph.input_types()[2] == Type{i64, {2, 5}});
-  CHECK(says(made.notes, "the input 'ids' (i64[2, 5]) is i32, for only places are read of it"));
+  CHECK(notes_say(made.notes, "the input 'ids' (i64[2, 5]) is i32, for only places are read of it"));
 }
 
 TEST_CASE("outputs become i32 where their numbers are known") {
@@ -96,7 +93,7 @@ TEST_CASE("outputs become i32 where their numbers are known") {
   const NarrowedIntegers made = narrow_integers(g, NarrowSignature::yes);
   CHECK(made.graph.output_types()[0].dtype == i32);
   CHECK(made.graph.output_types()[1].dtype == i64);
-  CHECK(says(made.notes, "the output 'at' (i64[3]) is computed in i32: its numbers are in [0, 6]"));
+  CHECK(notes_say(made.notes, "the output 'at' (i64[3]) is computed in i32: its numbers are in [0, 6]"));
 }
 
 TEST_CASE("loops, scans and branches carry i32 where every trip does") {

@@ -15,9 +15,11 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "runtime/small_model.h"
+#include "support/io_files.h"
 #include "support/sanitized.h"
 
 using namespace rlx;
+using test::message_of;
 using namespace std::chrono_literals;
 
 namespace {
@@ -50,14 +52,6 @@ Graph endless() {
   return g;
 }
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 ErrorCode code_of(const std::function<void()>& f) {
   try {
     f();

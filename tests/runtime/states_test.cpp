@@ -16,6 +16,7 @@
 #include "support/io_files.h"
 
 using namespace rlx;
+using test::message_of;
 using namespace std::chrono_literals;
 
 namespace {
@@ -82,14 +83,6 @@ std::vector<const void*> places(const GraphState& state) {
   for (const auto& t : state.impl().tensors)
     all.push_back(t->buffer.block ? static_cast<const void*>(t->buffer.block.get()) : t->host.data());
   return all;
-}
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 bool says(const std::string& message, std::initializer_list<const char*> parts) {
   for (const char* part : parts)

@@ -12,11 +12,8 @@ namespace rlx::test {
 /// Whether a suite runs a part of its work: sanitized, and where RLX_DEVICE names a device, unless RLX_CHECK_ALL is set
 /// (`make check-all`).
 inline bool samples() {
-  const auto is_set = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value && *value;
-  };
-  return sanitized() || (is_set("RLX_DEVICE") && !is_set("RLX_CHECK_ALL"));
+  const char* device = std::getenv("RLX_DEVICE");
+  return sanitized() || (device && *device && !checks_all());
 }
 
 /// Compiles and runs for the default device. It may lack a dtype, or an op, and refuse a graph: then the refusal is

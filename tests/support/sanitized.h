@@ -1,14 +1,22 @@
-// Whether tests run under a sanitizer, which makes everything about ten times slower. Long tests then do only a part of
-// their work, which must read and write the same memory; each test says what it leaves out.
+// How much of its work a long test does; each test says what it leaves out, and when.
 #pragma once
 
 #include <cstdlib>
 
 namespace rlx::test {
 
+/// Whether tests run under a sanitizer, which makes everything about ten times slower. The part of the work that is
+/// done there must read and write the same memory.
 inline bool sanitized() {
   static const bool set = std::getenv("RLX_SANITIZED") != nullptr;
   return set;
+}
+
+/// Whether everything was asked for, however long it takes (`make check-all` sets RLX_CHECK_ALL): every sample of every
+/// op on every device, every element of a gradient.
+inline bool checks_all() {
+  const char* value = std::getenv("RLX_CHECK_ALL");
+  return value && *value;
 }
 
 }  // namespace rlx::test

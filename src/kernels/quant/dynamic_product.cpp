@@ -285,6 +285,7 @@ size_t int8_weights_bytes(const Int8Weights& w) {
 void pack_int8_weights(const Int8Weights& w, const int8_t* codes, int64_t k_stride, int64_t n_stride,
                        char* out) noexcept {
   if (!is_in_pairs(w)) return pack_quantized(as_tiles(w), codes, k_stride, n_stride, out);
+  if (w.k == 0) return;  // panels of no bytes, and `codes` may be null
   for (int64_t j = 0; j < w.n; j += kPairColumns, out += pair_panel_bytes(w.k))
     pack_pair_panel(codes + j * n_stride, w.k, k_stride, n_stride, std::min(kPairColumns, w.n - j), out);
 }
@@ -300,7 +301,7 @@ void quantize_rows(const Int8Weights& w, const float* x, int64_t x_stride, int64
   char* codes = static_cast<char*>(out) + scale_bytes(rows);
   for (int64_t i = begin; i < end; ++i) {
     RowToQuantize row{};
-    row.x = x + i * x_stride, row.k = w.k, row.is_wide = is_in_pairs(w), row.largest = w.x_largest;
+    row.x = w.k > 0 ? x + i * x_stride : x, row.k = w.k, row.is_wide = is_in_pairs(w), row.largest = w.x_largest;
     if (row.is_wide) {
       row.codes = codes + i * pair_stride(w.k) * 2;
       row.piece = pair_stride(w.k), row.step = 0;
