@@ -20,12 +20,14 @@ enum class PackagePrecision {
 };
 constexpr std::array<std::string_view, 4> names_of(PackagePrecision) { return {"as_built", "f32", "f16", "mixed"}; }
 
-/// How a package stores its weights: constants of at least 2,048 floats that products, convolutions and lookups read.
+/// How a package stores its weights: constants of f32 or f16 that products, convolutions and lookups read, of at
+/// least 2,048 elements (palettes: 4,096).
 /// They are floats again when the program is loaded, and nothing else is rounded.
 enum class PackageWeights {
   as_built,  ///< as the graph has them
   int8,      ///< integers of 8 bits, -127 to 127, and a scale for each output channel, or row of a table (iOS 16)
-  int4,      ///< integers of 4 bits, -7 to 7, and a scale for 32 numbers along the input channels (iOS 18)
+  int4,  ///< integers of 4 bits, -7 to 7, and a scale for each 32 numbers along the input channels, or for all of them
+         ///< where 32 does not divide their number (iOS 18)
   palette8,  ///< indices of 8 bits into the 256 numbers that come nearest to all of a tensor, by k-means (iOS 16)
   palette6,  ///< likewise: 64 numbers
   palette4,  ///< 16 numbers

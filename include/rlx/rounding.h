@@ -1,4 +1,4 @@
-// When what is computed is rounded to its dtype.
+// The option that says whether fused ops on f16 and bf16 round between one another.
 #pragma once
 
 #include <array>
@@ -6,8 +6,9 @@
 
 namespace rlx {
 
-/// strict: every op rounds to its dtype (docs/ir.md, "Low precision"). relaxed: ops on f16 and bf16 that are fused are
-/// computed in f32 and rounded once, where the fused op ends. f32 and wider are the same under both.
+/// strict: the result of each op of the graph, of a composite one too, is rounded to its dtype once, also where ops are
+/// fused (docs/ir.md, "Low precision"). relaxed: ops on f16 and bf16 that are fused are computed in f32 and rounded
+/// once, where the fused op ends. f32 and wider are the same under both.
 enum class Rounding { strict, relaxed };
 constexpr std::array<std::string_view, 2> names_of(Rounding) { return {"strict", "relaxed"}; }
 

@@ -610,7 +610,7 @@ IntegerRanges::IntegerRanges(const Graph& g, RangeFacts facts, int depth) : fact
   }
 }
 
-const std::vector<std::vector<IntegerRange>>& IntegerRanges::entries(size_t node) const {
+const std::vector<std::vector<IntegerRange>>& IntegerRanges::subgraph_inputs(size_t node) const {
   static const std::vector<std::vector<IntegerRange>> kNone;
   const auto found = entries_.find(node);
   return found == entries_.end() ? kNone : found->second;

@@ -185,7 +185,7 @@ class IntegerNarrower {
   // ---- graphs in attributes ----
 
   std::vector<Value> control(const Site& site) {
-    const auto& entries = ranges_.entries(site.index);
+    const auto& entries = ranges_.subgraph_inputs(site.index);
     const Node& node = site.node;
     const size_t skipped = node.op == &op::if_else ? 1 : 0;  // the condition, which is no input of a branch
     Mask inputs, outputs;
@@ -254,7 +254,7 @@ std::string listed(const std::vector<std::string>& values, std::string_view what
 
 }  // namespace
 
-Mask inputs_that_are_places(const Graph& g) {
+Mask inputs_used_as_indices(const Graph& g) {
   // From the last node back: a value is no place as soon as one of its uses is something else.
   std::vector<std::vector<bool>> other(g.nodes().size()), used = other;
   for (size_t n = 0; n < g.nodes().size(); ++n)
@@ -296,7 +296,7 @@ NarrowedIntegers narrow_integers(const Graph& g, NarrowSignature signature) {
   std::vector<std::string> notes;
   RangeFacts facts;
   Mask inputs(g.inputs().size(), false), outputs(g.outputs().size(), false);
-  if (signature == NarrowSignature::yes) inputs = inputs_that_are_places(g);
+  if (signature == NarrowSignature::yes) inputs = inputs_used_as_indices(g);
   for (size_t i = 0; i < inputs.size(); ++i) {
     facts.inputs.emplace_back();
     if (!inputs[i]) continue;

@@ -5,7 +5,7 @@
 
 namespace rlx {
 
-std::optional<int64_t> channel_axis(const Node& node, const Graph& g) {
+std::optional<int64_t> output_channel_axis(const Node& node, const Graph& g) {
   const Type &x = g.type(node.operands[0]), &w = g.type(node.operands[1]);
   if (node.op == &op::conv || node.op == &op::linear) return 0;
   if (node.op == &op::convolution) {

@@ -7,8 +7,9 @@
 
 namespace rlx {
 
-/// The axis of the weights, operand 1 of a node (conv, convolution, linear, matmul or dot_general), along which its
-/// output channels lie; nothing if they lie along several.
-std::optional<int64_t> channel_axis(const Node& node, const Graph& g);
+/// The axis of a node's operand 1, its weights, along which the output channels lie. Nothing for a matmul whose weights
+/// are not a matrix, and for a dot_general whose weights have batch axes or not exactly one free axis. The node is a
+/// conv, convolution, linear, matmul or dot_general.
+std::optional<int64_t> output_channel_axis(const Node& node, const Graph& g);
 
 }  // namespace rlx

@@ -6,7 +6,8 @@
 
 namespace rlx {
 
-/// May ops on this dtype become one that computes wider and rounds once?
+/// Whether ops on this dtype may be fused into one that rounds once. f32 and f64: always, as they are not computed
+/// wider, and so no rounding is left out. f16 and bf16: only if relaxed. Other dtypes: never.
 constexpr bool may_round_once(DType t, Rounding rounding) {
   return t == f32 || t == f64 || (rounding == Rounding::relaxed && (t == f16 || t == bf16));
 }

@@ -195,7 +195,7 @@ class Exporter {
       if (g_.type(node.operands[1]).rank() != 2 || axes.lhs_contract != Axes{static_cast<int64_t>(lhs.rank()) - 1})
         return "codes are multiplied along the last dim, with a matrix";
     }
-    auto axis = channel_axis(node, g_);
+    auto axis = output_channel_axis(node, g_);
     if (!axis || (!w.axes.empty() && w.axes != Axes{*axis}))
       return "its weight's scales do not run along its output channels";
     for (int64_t zero : w.zero_points)
@@ -215,14 +215,14 @@ class Exporter {
   /// Biases and multipliers of a product; false if the sums may not fit their 32 bits.
   bool biases_of(const Match& m, const Quantizer& x, const Quantizer& w, const Quantizer& q) {
     const Node& node = g_.nodes()[m.node];
-    const auto channels = static_cast<size_t>(w.codes->shape()[static_cast<size_t>(*channel_axis(node, g_))]);
+    const auto channels = static_cast<size_t>(w.codes->shape()[static_cast<size_t>(*output_channel_axis(node, g_))]);
     std::optional<Tensor> bias;
     if (m.bias) bias = quantization::known_values(g_, {&*m.bias, 1}, params_, device_)[0];
     if (bias && bias->element_count() != channels) return false;
     biases_.assign(channels, 0), multipliers_.assign(channels, 0);
     // How far a code of x is from its zero point at most.
     const auto x_reach = static_cast<double>(std::max(x.high - code_zero(x), code_zero(x) - x.low));
-    const std::vector<int64_t> sizes = channel_sizes(*w.codes, *channel_axis(node, g_));
+    const std::vector<int64_t> sizes = channel_sizes(*w.codes, *output_channel_axis(node, g_));
     for (size_t c = 0; c < channels; ++c) {
       const double room = std::ldexp(1, 31) - 1 - x_reach * static_cast<double>(sizes[c]);
       const double scale = x.scales[0] * w.scales[w.scales.size() == 1 ? 0 : c];
@@ -263,7 +263,7 @@ class Exporter {
       QConv2dAttrs attrs{a.stride, a.padding, a.dilation, a.groups, code_zero(*x.by), 0, code_zero(q)};
       y = qconv2d(x.codes, to.constant(*w.codes), bias, attrs, multipliers);
     } else {
-      const bool rows = *channel_axis(node, g_) == 0;  // [n, k] as linear has it
+      const bool rows = *output_channel_axis(node, g_) == 0;  // [n, k] as linear has it
       Value weights = to.constant(rows ? transposed(*w.codes) : *w.codes);
       y = qmatmul(x.codes, weights, bias, {code_zero(*x.by), 0, code_zero(q)}, multipliers);
     }

@@ -133,7 +133,7 @@ class Planner {
   void add_weight(const Layer& layer) {
     const Node& node = g_.nodes()[layer.node];
     Ref value = node.operands[1];
-    auto axis = channel_axis(node, g_);
+    auto axis = output_channel_axis(node, g_);
     if (!axis) return;
     const int64_t bits = bits_of(layer).weight_bits;
     for (PlannedWeight& known : plan_.weights)

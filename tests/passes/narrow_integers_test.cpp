@@ -78,7 +78,7 @@ TEST_CASE("an input that is only read as places becomes i32, and one that is a n
   g.output(shown, "shown");
   g.output(convert(x, f32), "numbers");
   const Graph legal = in_primitives(g);
-  CHECK(inputs_that_are_places(legal) == Mask{false, true, false, false, false});
+  CHECK(inputs_used_as_indices(legal) == Mask{false, true, false, false, false});
   const NarrowedIntegers made = narrow_integers(legal, NarrowSignature::yes);
   CHECK(made.graph.input_types()[1] == Type{i32, {2, 5}});
   CHECK(made.graph.input_types()[2] == Type{i64, {2, 5}});

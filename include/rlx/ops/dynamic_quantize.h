@@ -1,6 +1,6 @@
-// Products of floats that are computed in 8-bit integers: x gets its scales in each run, from its own numbers (dynamic
-// quantization). `compute = int8` makes them (src/passes/quantize_products.h). Neighbour: quantize.h, for codes whose
-// scales are known before.
+// Products of floats that are computed in integers: weights of 8 bits, and x of 8 to 15 bits, which gets its scales in
+// each run from its own numbers (dynamic quantization). `compute = int8` makes them (src/passes/quantize_products.h).
+// Neighbour: quantize.h, for codes whose scales are known before.
 #pragma once
 
 #include "rlx/ops/linear.h"
@@ -12,8 +12,8 @@ extern const OpDef dynamic_quantize, dynamic_quantize_matmul;
 }  // namespace op
 
 struct DynamicQuantizeAttrs {
-  Axes axes = {};         ///< elements along them share a scale
-  int64_t largest = 127;  ///< of the codes' magnitudes; up to 127 codes are i8, up to 32767 i16
+  Axes axes = {};         ///< elements along them share a scale; empty: each element has its own
+  int64_t largest = 127;  ///< the largest magnitude of a code, 1 to 32767; codes are i8 up to 127, else i16
   RLX_FIELDS(DynamicQuantizeAttrs, field("axes", &DynamicQuantizeAttrs::axes),
              field("largest", &DynamicQuantizeAttrs::largest));
 };
@@ -24,29 +24,32 @@ struct DynamicQuantized {
 /// scale = max(|x|) / largest over `axes`, at least 2^-126; codes = round(x (1 / scale)), ties to even. Where an
 /// element is infinite or NaN, all that share its scale get NaN for a scale and codes of 0.
 ///
-/// x is codes times scale within half a scale (and, for the rounding of 1 / scale, 2^-23 of x).
+/// x is f32 or f64; another dtype, an invalid axis or `largest` is invalid_argument. codes * scale differs from x by at
+/// most half a scale and, for the roundings of 1 / scale and of the product, 2^-23 |x| (f64: 2^-52). The scale of no
+/// elements is 2^-126. Codes have no derivative: a gradient reaches x through the scale alone.
 DynamicQuantized dynamic_quantize(Value x, Axes axes, int64_t largest = 127);
 
 struct DynamicQuantizeMatmulAttrs {
   bool transpose_rhs = false;  ///< w is [n, k] instead of [k, n]
   bool has_bias = false, has_residual = false;
   Activation activation = Activation::none;
-  int64_t x_largest = 127;  ///< of the codes of x: as dynamic_quantize's
+  int64_t x_largest = 127;  ///< the largest magnitude of a code of x, as `largest` of dynamic_quantize
   RLX_FIELDS(DynamicQuantizeMatmulAttrs, field("transpose_rhs", &DynamicQuantizeMatmulAttrs::transpose_rhs),
              field("has_bias", &DynamicQuantizeMatmulAttrs::has_bias),
              field("has_residual", &DynamicQuantizeMatmulAttrs::has_residual),
              field("activation", &DynamicQuantizeMatmulAttrs::activation),
              field("x_largest", &DynamicQuantizeMatmulAttrs::x_largest));
 };
-/// What stands beside x and the codes and scales of the weights.
+/// The optional operands bias[n] and residual[..., n], of x's dtype (an empty Value: none), and the activation.
 struct DynamicEpilogue {
   Value bias = {}, residual = {};
   Activation activation = Activation::none;
 };
-/// fused_matmul of x[..., k] and w's codes times their scales: activation(sum (w_scale[n] x_scale[...]) + bias) +
-/// residual, where sum is the product of codes, exact in i32, and x is quantized by row. Rounded in that order:
-/// f32(sum) times w_scale, times x_scale. Of the attributes, those that say which operands there are are set by the
-/// builder.
+/// activation((sum * w_scale[n]) * x_scale[...] + bias) + residual, each operation rounded to x's dtype, f32 or f64.
+/// x[..., k] is quantized with a scale for each row (along k); w is i8, [k, n] or with `transpose_rhs` [n, k];
+/// w_scale[n] has x's dtype. `sum` is the product of the codes in i32: exact while 127 * x_largest * k < 2^31 (codes of
+/// w from -127 to 127), beyond which it wraps. The builder sets has_bias and has_residual. Errors: invalid_argument for
+/// dtypes and `x_largest`, shape_mismatch where k or n differ.
 Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                               bool transpose_rhs = false, int64_t x_largest = 127);
 

@@ -71,7 +71,7 @@ bool holds_any(const Graph& g, bool narrow) {
 void add_integers_that_stay(const Graph& g, const IntegerRanges& ranges, std::vector<DispatchLine>& lines) {
   for (size_t n = 0; n < g.nodes().size(); ++n) {
     const Node& node = g.nodes()[n];
-    const auto& entries = ranges.entries(n);
+    const auto& entries = ranges.subgraph_inputs(n);
     if (!entries.empty()) {
       size_t which = 0;
       with_subgraphs(node.attrs, [&](const Graph& body) {

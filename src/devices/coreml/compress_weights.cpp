@@ -34,7 +34,7 @@ WeightUse use_of(const Graph& g, const Uses& uses, Ref constant) {
     const Node& node = g.nodes()[static_cast<size_t>(user)];
     if (is_product(node)) {
       use.is_weight = true;
-      if (node.operands[1] == constant && !use.channels) use.channels = channel_axis(node, g);
+      if (node.operands[1] == constant && !use.channels) use.channels = output_channel_axis(node, g);
     } else if (node.operands[0] == constant && node.op->moves_data) {  // a lookup, or a transposition before a product
       use.is_weight = true;
     }

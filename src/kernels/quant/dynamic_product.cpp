@@ -186,7 +186,7 @@ constexpr int64_t kPairBlockRows = 96;
 constexpr int64_t kTileBlockRows = 2 * kTileRows;
 
 bool is_in_pairs(const Int8Weights& w) { return w.isa == Int8DotIsa::pairs; }
-int64_t pair_stride(int64_t k) { return 2 * int8_pairs(k); }
+int64_t pair_stride(int64_t k) { return 2 * pair_count(k); }
 /// Whether the codes of rows take two planes of bytes.
 bool has_planes(const Int8Weights& w) { return !is_in_pairs(w) && w.x_largest > 127; }
 int64_t left_tile_bytes(int64_t k) { return divided_up(k, kTileInt8) * kTileBytes; }

@@ -136,7 +136,7 @@ void pack_pair_panel(const int8_t* w, int64_t k, int64_t k_stride, int64_t n_str
 
 void multiply_int8_pairs(int64_t k, int64_t rows, const int16_t* left, int64_t stride, const char* panel,
                          int32_t* sums) noexcept {
-  HWY_DYNAMIC_DISPATCH(multiply_pair_panel)(int8_pairs(k), rows, left, stride, panel, sums);
+  HWY_DYNAMIC_DISPATCH(multiply_pair_panel)(pair_count(k), rows, left, stride, panel, sums);
 }
 
 }  // namespace rlx::kernels

@@ -1,7 +1,6 @@
 // 8-bit dot products (vnni.h) by the instructions of Arm's processors: sdot, which multiplies groups of four along k,
 // and smmla, which multiplies 2 x 8 by 8 x 2 at a time, twice as many. Both take i8 for either operand: values of u8
-// are shifted by 128 when they are packed. In assembly, because the intrinsics need target attributes, which clang 14
-// does not honour there; an assembler that knows the baseline alone is told of the extension.
+// are shifted by 128 when they are packed. The instructions stand in kernels/vector/arm_instructions.h.
 #if defined(__aarch64__) && !defined(__AARCH64EB__)
 #include <arm_neon.h>
 
@@ -96,8 +95,8 @@ void multiply_by_pairs(int64_t steps, int64_t rows, const char* left, const char
                           upper = vreinterpretq_s8_s32(vzip2q_s32(one, next));
           RLX_UNROLL
           for (int i = 0; i < kPairs; ++i) {
-            add_products(sums_of[i][2 * c], pairs[i], lower);
-            add_products(sums_of[i][2 * c + 1], pairs[i], upper);
+            add_2x2_products(sums_of[i][2 * c], pairs[i], lower);
+            add_2x2_products(sums_of[i][2 * c + 1], pairs[i], upper);
           }
         }
       }

@@ -249,7 +249,7 @@ void multiply_in_blocks(const RequantizedProduct&, int64_t, int64_t, char*) {}
 
 // ---- pairs of 16 bits
 
-int64_t pair_stride(int64_t k) { return 2 * int8_pairs(k); }
+int64_t pair_stride(int64_t k) { return 2 * pair_count(k); }
 int64_t pair_rows_at_a_time(int64_t rows, int64_t k) {
   // Rows of sums between a product and its epilogue take 6 KiB of the first-level cache, the rows of x half of the
   // second.

@@ -1,8 +1,8 @@
-// Instructions of Arm's processors beyond the baseline that a file is compiled for, as functions that are inlined into
-// any other: the intrinsics want target attributes, which clang 14 does not know for them, and the assemblers of GCC
-// and clang want to be told of an extension in ways that exclude each other. So they are written as numbers, with the
-// numbers of the registers that the compiler chose put in (as Linux does: arch/arm64/include/asm/gpr-num.h). Who calls
-// them has asked processor_has() (instruction_set.h). The numbers: Arm Architecture Reference Manual, C7.2.
+// Arm's instructions beyond the baseline, as inline functions. Intrinsics would need target attributes that clang 14
+// does not honour, and the assemblers of GCC and clang are told of an extension by different directives. So each
+// instruction is written as its number (.inst), into which the numbers of the registers that the compiler chose are put
+// (as Linux does: arch/arm64/include/asm/gpr-num.h). Callers ask is_permitted() and processor_has() first
+// (instruction_set.h). The numbers: Arm Architecture Reference Manual, C7.2.
 #pragma once
 
 #if defined(__aarch64__)
@@ -28,11 +28,11 @@ inline void add_dots(int32x4_t& sums, int8x16_t left, int8x16_t right) {
 }
 /// smmla (FEAT_I8MM): adds to `sums`, which is 2 x 2, the product of `left`, 2 x 8, with the transpose of `right`, 2
 /// x 8.
-inline void add_products(int32x4_t& sums, int8x16_t left, int8x16_t right) {
+inline void add_2x2_products(int32x4_t& sums, int8x16_t left, int8x16_t right) {
   asm(RLX_ARM_INSTRUCTION("0x4e80a400") : "+w"(sums) : "w"(left), "w"(right));
 }
-/// bfdot (FEAT_BF16): adds to each lane of `sums` the two products of a pair of bf16. Both sums are rounded to odd: an
-/// error of up to a unit in the last place.
+/// bfdot (FEAT_BF16): adds to each lane of `sums` the two products of a pair of bf16, the first in the lower half of a
+/// lane. Both sums are rounded to odd: an error of up to a unit in the last place.
 inline void add_bf16_dots(float32x4_t& sums, uint32x4_t left, uint32x4_t right) {
   asm(RLX_ARM_INSTRUCTION("0x6e40fc00") : "+w"(sums) : "w"(left), "w"(right));
 }
