@@ -48,6 +48,11 @@ if(RLX_SANITIZE)
   set(sanitize -fsanitize=${RLX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_compile_options(rlx_compiler_settings INTERFACE ${sanitize})
   target_link_options(rlx_compiler_settings INTERFACE ${sanitize})
+  # Seventy programs that are linked with all that sanitizers add: gold takes a fifth of the time that ld does.
+  find_program(RLX_GOLD ld.gold)
+  if(RLX_GOLD AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_link_options(rlx_compiler_settings INTERFACE -fuse-ld=gold)
+  endif()
 endif()
 if(RLX_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "RLX_FUZZ needs clang (libFuzzer is part of it); this is ${CMAKE_CXX_COMPILER_ID}. "

@@ -2,7 +2,7 @@
 # tests/fuzz/corpus/<name>/. With RLX_FUZZ they are libFuzzer programs with a short run each; in every other build a
 # small driver plays the seeds back, so that an input which once broke a parser is tried by `make test` too.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS "fuzz/*_fuzz.cpp")
-set(RLX_FUZZ_SECONDS 10 CACHE STRING "Seconds that `ctest -L fuzz` gives each fuzz target")
+set(RLX_FUZZ_SECONDS 5 CACHE STRING "Seconds that `ctest -L fuzz` gives each fuzz target")
 foreach(source IN LISTS fuzz_sources)
   cmake_path(GET source STEM stem)
   string(REGEX REPLACE "_fuzz$" "" name "${stem}")

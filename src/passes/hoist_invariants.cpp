@@ -110,7 +110,7 @@ struct Hoisting {
     std::vector<Value> inputs;
     for (const Type& type : added) {
       std::string name;
-      for (size_t number = to.inputs().size(); name.empty() || names_an_input(body, name); ++number)
+      for (size_t number = to.inputs().size(); name.empty() || names_an_input(to, name); ++number)
         name = text_of("hoisted.", number);
       inputs.push_back(to.input(name, type));
     }

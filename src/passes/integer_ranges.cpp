@@ -219,9 +219,9 @@ class RangeRules {
       return made({r.least, r.most});
     }
     if (op == &op::extent) {
+      // It need not be the extent of a value, and may be negative. What is beyond 64 bits is an error of the run.
       const IntegerRange r = polynomial(node_.attrs.as<ExtentAttrs>().dim);
-      // What is beyond 64 bits is an error of the run.
-      return made({std::max<int64_t>(r.least, 0), r.most});
+      return made({r.least, r.most});
     }
     if (is_one_of(op, {&op::argmax, &op::argmin})) {
       const int64_t axis = valid_axis(node_.attrs.as<ArgReduceAttrs>().axis, type(0).rank());

@@ -180,8 +180,8 @@ TEST_CASE("every op whose operands behind the first are constants gives its numb
   TemporaryFolder temporary;
   coreml::Options options{.narrow = true};
   size_t samples = 0;
-  for (const OpDef* op : all_ops()) {
-    if (left_out(*op)) continue;
+  for (size_t number = 0; const OpDef* op : all_ops()) {
+    if (left_out(*op) || (test::sanitized() && ++number % 3 != 0)) continue;  // every third, one sample each
     size_t of_op = 0;
     for (size_t s = 0; s < op->samples().size() && !(test::sanitized() && of_op > 0); ++s) {
       laws::Case c = in_f32(op->samples()[s]);
@@ -212,6 +212,6 @@ TEST_CASE("every op whose operands behind the first are constants gives its numb
     }
   }
   // A sample that is no longer written would go without a word.
-  if (!std::getenv("RLX_COREML_OPS") && !test::sanitized()) CHECK(samples == 861);
+  if (!std::getenv("RLX_COREML_OPS") && !test::sanitized()) CHECK(samples == 864);
   MESSAGE(samples, " samples with constants behind the first operand");
 }

@@ -47,8 +47,8 @@ TEST_CASE("every op that takes symbols for its extents is written with them open
   coreml::Options options{.narrow = true, .open_dims = true};
   std::map<std::string, size_t> refused;
   size_t samples = 0, written = 0;
-  for (const OpDef* op : all_ops()) {
-    if (left_out(*op)) continue;
+  for (size_t number = 0; const OpDef* op : all_ops()) {
+    if (left_out(*op) || (test::sanitized() && ++number % 3 != 1)) continue;  // every third, one sample each
     size_t of_op = 0;
     for (size_t s = 0; s < op->samples().size() && !(test::sanitized() && of_op > 0); ++s) {
       CAPTURE(op->name);
@@ -94,6 +94,6 @@ TEST_CASE("every op that takes symbols for its extents is written with them open
     if (!only && !test::sanitized()) CHECK_MESSAGE(got == expected, entry.first);
   }
   // An op that stops taking symbols is no sample here any more, and would go without a word.
-  if (!only && !test::sanitized()) CHECK(written == 865);
+  if (!only && !test::sanitized()) CHECK(written == 868);
   MESSAGE(written, " of ", samples, " samples with open extents");
 }

@@ -185,6 +185,69 @@ TEST_CASE("what must have all its bits keeps them, in words") {
   for (size_t i = 0; i < 2; ++i) CHECK(got[i] == wanted[i]);
 }
 
+TEST_CASE("the least number of 32 bits is divided as any other, narrowed and as i32 itself") {
+  constexpr int64_t kLeast = -2147483648;
+  const auto quotients = [](DType dtype) {
+    Graph g("quotients");
+    Value x = clamp(g.input("x", dtype, {7}), -2147483648.0, 2147483647.0), y = g.input("y", i8, {7});
+    const Value least = full_like(x, -2147483648.0), by = convert(y, dtype);
+    g.output(x / by, "div"), g.output(rem(x, by), "rem");
+    g.output(x / least, "div_by_least"), g.output(rem(x, least), "rem_by_least");
+    return g;
+  };
+  const std::vector<int64_t> x = {kLeast, kLeast, kLeast, kLeast, 7, -2147483647, 2147483647};
+  const Tensor y = Tensor::of<int8_t>({7}, {3, -3, 1, 127, -2, -128, 127});
+  const std::vector<std::vector<int64_t>> wanted = {{-715827882, 715827882, kLeast, -16909320, -3, 16777215, 16909320},
+                                                    {-2, -2, 0, -8, 1, -127, 7},
+                                                    {1, 1, 1, 1, 0, 0, 0},
+                                                    {0, 0, 0, 0, 7, -2147483647, 2147483647}};
+  for (const DType dtype : {i64, i32}) {
+    CAPTURE(dtype);
+    Tensor given(dtype, {7});
+    for (size_t i = 0; i < 7; ++i) store(given, i, x[i]);
+    const auto got =
+        Session(Device::coreml(), {1}).compile(quotients(dtype), kNarrow).run_ordered(std::vector{given, y});
+    for (size_t r = 0; r < wanted.size(); ++r)
+      for (size_t i = 0; i < 7; ++i) {
+        CAPTURE(r);
+        CAPTURE(i);
+        CHECK(load_index(got[r], i) == wanted[r][i]);
+      }
+  }
+}
+
+TEST_CASE("copies of the highest bit come into integers without a sign, by a number and by an operand") {
+  Graph g("shifts");
+  Value x = g.input("x", u8, {5}), by = g.input("by", u8, {5});
+  g.output(shift_right_arithmetic(x, full_like(x, 1)), "by_one");
+  g.output(shift_right_arithmetic(x, by), "by_each");
+  const Tensor given = Tensor::of<uint8_t>({5}, {255, 128, 127, 2, 200}),
+               counts = Tensor::of<uint8_t>({5}, {1, 9, 0, 1, 3});
+  const auto got = Session(Device::coreml(), {1}).compile(g).run_ordered(std::vector{given, counts});
+  const uint8_t by_one[] = {255, 192, 63, 1, 228}, by_each[] = {255, 255, 127, 1, 249};
+  for (size_t i = 0; i < 5; ++i) {
+    CHECK(got[0].values<uint8_t>()[i] == by_one[i]);
+    CHECK(got[1].values<uint8_t>()[i] == by_each[i]);
+  }
+}
+
+TEST_CASE("a loop whose body computes several things from captured values of 64 bits") {
+  // The words of x and of its parts are computed before the loop, and come in beside what was captured already.
+  const std::vector<Type> types(3, Type{i64, {}});
+  const Graph condition = trace(types, [](Values v) { return compare(v[0], full_like(v[0], 10), Comparison::lt); });
+  const Graph body = trace(types, [](Values v) -> Many<Value> {
+    return {v[0] + full_like(v[0], 1), shift_right_arithmetic(v[2], v[0])};
+  });
+  Graph g("main");
+  Value x = convert(g.input("x", i8, {}), i64);
+  const auto out = while_loop({full_like(x, -3), full_like(x, -7), x}, {2, condition, body});
+  for (const Value& v : out) g.output(v);
+  const Tensor given = Tensor::of<int8_t>({}, {100});
+  const auto got = Session(Device::coreml(), {1}).compile(g).run_ordered(std::vector{given});
+  CHECK(load_index(got[0], 0) == 10);
+  CHECK(load_index(got[1], 0) == 0);  // 100 >> 9
+}
+
 TEST_CASE("loops with counters of 64 bits run, which end where a number says") {
   const Type number{i64, {}}, line{f32, {4}};
   const Graph condition = trace(std::vector<Type>{number, line},

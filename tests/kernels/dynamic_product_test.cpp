@@ -39,7 +39,8 @@ struct Operands {
       if (c.k > 0 && i % 5 == 2) x[x.size() - static_cast<size_t>(c.k)] = static_cast<float>(size);  // ties, and 127
     }
     for (int64_t j = 0; j < c.n; ++j) {
-      w_scale.push_back(static_cast<float>(random.between(1e-4, 0.1)));
+      // A column of them so large that it has to be multiplied after the scale of a row of tiny numbers.
+      w_scale.push_back(static_cast<float>(random.between(1e-4, 0.1) * (j % 6 == 5 ? 1e35 : 1)));
       bias.push_back(static_cast<float>(random.between(-9, 9)));
     }
     for (int64_t i = 0; i < c.k * c.n; ++i) w.push_back(static_cast<int8_t>(random.below(255) - 127));
@@ -72,8 +73,9 @@ std::vector<float> wanted_of(const Case& c, const Operands& in) {
       for (int64_t p = 0; p < c.k && !std::isnan(scale); ++p)
         sum += static_cast<int64_t>(std::nearbyint(row[p] * factor)) *
                in.w[static_cast<size_t>(c.transposed ? j * c.k + p : p * c.n + j)];
-      float v = static_cast<float>(sum) * in.w_scale[static_cast<size_t>(j)];
-      v = v * scale;
+      const float w_scale = in.w_scale[static_cast<size_t>(j)];
+      float v = static_cast<float>(sum) * (w_scale < scale ? w_scale : scale);
+      v = v * (w_scale < scale ? scale : w_scale);
       if (c.bias) v = v + in.bias[static_cast<size_t>(j)];
       v = activated(c.activation, v);
       if (c.residual) v = v + in.residual[static_cast<size_t>(i * c.n + j)];

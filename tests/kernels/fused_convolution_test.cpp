@@ -49,10 +49,11 @@ Built built(const Case& c, bool bound, float first = 0.5F) {
 std::string differs(const Case& c, float first = 0.5F) {
   std::vector<Tensor> wanted;  // the same numbers, whether weights are bound or given
   for (bool bound : {true, false}) {
+    if (sanitized() && bound != (c.w[0].value() % 2 == 0)) continue;  // one of the two
     const Built b = built(c, bound, first);
-    if (bound) wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
+    if (wanted.empty()) wanted = interpret(b.graph, b.inputs, {b.params.begin(), b.params.end()});
     for (int threads : {1, 2, 3}) {
-      if (sanitized() && threads == 2) continue;
+      if (sanitized() && threads != 3) continue;
       auto compiled = Session(Device::cpu(), {threads}).compile(b.graph);
       compiled.set_params(b.params);
       for (int again = 0; again < 2; ++again)
@@ -138,6 +139,7 @@ TEST_CASE_FIXTURE(MatrixTiles,
                   "a convolution alone by tiles gives the reference's numbers, also of an image that lies otherwise") {
   for (const bool turned : {false, true})
     for (int64_t step : {1, 2}) {
+      if (sanitized() && turned != (step == 1)) continue;  // each once
       Graph g("alone");
       const Dims x = turned ? Dims{2, 17, 14, 50} : Dims{2, 50, 17, 14};
       const Value image = g.input("x", f32, x), w = g.param("w", f32, {70, 50, 3, 3});

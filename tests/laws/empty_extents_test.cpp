@@ -84,7 +84,8 @@ std::string cpu_differs(const OpDef& op, const Empty& empty, const Session& sess
     Graph plain = c.graph(op);
     auto wanted = interpret(plain, inputs);
     auto plain_gradient = gradient_of(op, plain);
-    if (!compares_gradient(op, c.types[0].dtype)) plain_gradient.reset();
+    // Sanitized, no gradients: what they are made of are ops that are looked at by themselves.
+    if (test::sanitized() || !compares_gradient(op, c.types[0].dtype)) plain_gradient.reset();
     auto all = inputs;
     std::vector<Tensor> wanted_gradients;
     if (plain_gradient) {
@@ -166,7 +167,8 @@ TEST_CASE("an op that takes an empty operand gives what the reference gives, and
 }
 
 TEST_CASE("an op that takes an empty operand keeps the laws") {
-  for (const OpDef* op : all_ops()) {
+  for (size_t index = 0; const OpDef* op : all_ops()) {
+    if (test::sanitized() && ++index % 8 != 0) continue;  // graphs beside graphs, by the reference
     auto samples = op->samples();
     for (size_t s = 0; s < emptied_samples(*op); ++s)
       for (const Empty& empty : empties(*op, samples[s]))

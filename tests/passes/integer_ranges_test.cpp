@@ -67,6 +67,13 @@ TEST_CASE("constants, iotas and sizes are what they are") {
   CHECK(known[4] == Range{3, 257});
 }
 
+TEST_CASE("a size that no value has may be negative") {
+  const Dim s = Dim::symbol("S"), t = Dim::symbol("T");
+  const std::vector<Type> in = {{i64, {s}}, {i64, {t}}};
+  CHECK(range_of(in, {}, [&](Values v) { return extent(v[0].graph(), s - t, i64); }) == Range{-kMax32, kMax32});
+  CHECK(range_of(in, {}, [&](Values v) { return extent(v[0].graph(), s, i64); }) == Range{0, kMax32});
+}
+
 TEST_CASE("counts are as large as what is counted") {
   const Type mask{boolean, {3, 100}}, open{boolean, {Dim::symbol("B"), Dim::symbol("S")}};
   const auto count = [](Axes axes) { return [axes](Values v) { return reduce_sum(convert(v[0], i64), axes); }; };

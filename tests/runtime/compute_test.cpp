@@ -6,6 +6,7 @@
 
 #include "compile/pipeline.h"
 #include "passes/mixed_precision.h"
+#include "reference/interpreter.h"
 #include "rlx/artifact.h"
 #include "rlx/rlx.h"
 #include "runtime/small_model.h"
@@ -276,6 +277,38 @@ TEST_CASE("int8 is within half a step of each number, whatever the sizes of rows
   }
   CHECK(worst > 0.02);  // the bound is one that is felt
   CHECK(differing > 500);
+}
+
+TEST_CASE("int8 is finite where f32 is, though weights times codes alone would not be") {
+  IntegerLayer layer(8, 100, 40);
+  for (float& v : layer.x.mutable_values<float>()) v = 1e-30f;
+  for (float& v : layer.w.mutable_values<float>()) v = 6e33f;
+  for (float& v : layer.b.mutable_values<float>()) v = 0;
+  const std::vector<float> wanted = layer.run({}), got = layer.run(computed(Compute::as_i8));
+  for (size_t i = 0; i < wanted.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(1e-6));
+  CHECK(wanted[0] == doctest::Approx(600000).epsilon(1e-5));
+}
+
+TEST_CASE("the gradient of a product in int8 is that of the product with the weights that its codes stand for") {
+  Graph g("product");
+  Value x = g.input("x", f32, {5, 24}), w = g.input("w", i8, {24, 7}), scale = g.input("scale", f32, {7});
+  Value bias = g.input("bias", f32, {7});
+  g.output(dynamic_quantize_matmul(x, w, scale, {.bias = bias, .activation = Activation::tanh}, false, 1023), "y");
+  Graph f("floats");
+  Value fx = f.input("x", f32, {5, 24}), fw = f.input("w", i8, {24, 7}), fscale = f.input("scale", f32, {7});
+  Value fbias = f.input("bias", f32, {7});
+  Value weights = convert(fw, f32) * broadcast_to(fscale, {24, 7});
+  f.output(tanh(matmul(fx, weights) + broadcast_to(fbias, {5, 7})), "y");
+  Tensor codes(i8, {24, 7});
+  for (size_t i = 0; i < codes.element_count(); ++i) store(codes, i, static_cast<int64_t>(i * 37 % 255) - 127);
+  const std::vector<Tensor> in = {noise({5, 24}, 1, 1), codes, noise({7}, 2, 0.01f), noise({7}, 3, 1),
+                                  noise({5, 7}, 4, 1)};
+  const Names wrt = {"x", "scale", "bias"};
+  const auto got = interpret(vjp(g, wrt, false), in), wanted = interpret(vjp(f, wrt, false), in);
+  REQUIRE(got.size() == 3);
+  for (size_t r = 0; r < got.size(); ++r)
+    for (size_t i = 0; i < got[r].element_count(); ++i)
+      CHECK(got[r].values<float>()[i] == doctest::Approx(wanted[r].values<float>()[i]).epsilon(1e-4));
 }
 
 TEST_CASE("a row with a number that is not finite is NaN in int8, and no other row is touched") {

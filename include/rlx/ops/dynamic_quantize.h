@@ -45,10 +45,12 @@ struct DynamicEpilogue {
   Value bias = {}, residual = {};
   Activation activation = Activation::none;
 };
-/// activation((sum * w_scale[n]) * x_scale[...] + bias) + residual, each operation rounded to x's dtype, f32 or f64.
+/// activation(sum * w_scale[n] * x_scale[...] + bias) + residual, each operation rounded to x's dtype, f32 or f64, the
+/// product with the lesser scale first, so that nothing becomes infinite on the way to a smaller number.
 /// x[..., k] is quantized with a scale for each row (along k); w is i8, [k, n] or with `transpose_rhs` [n, k];
 /// w_scale[n] has x's dtype. `sum` is the product of the codes in i32: exact while 127 * x_largest * k < 2^31 (codes of
-/// w from -127 to 127), beyond which it wraps. The builder sets has_bias and has_residual. Errors: invalid_argument for
+/// w from -127 to 127), beyond which it wraps. The builder sets has_bias and has_residual. The gradient looks through
+/// the rounding of x (straight-through): it is that of fused_matmul with w * w_scale. Errors: invalid_argument for
 /// dtypes and `x_largest`, shape_mismatch where k or n differ.
 Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                               bool transpose_rhs = false, int64_t x_largest = 127);

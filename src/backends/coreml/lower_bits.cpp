@@ -192,19 +192,26 @@ Lowered lower_shift_right(Lowering& l) {
   Emitter& e = l.e;
   DType dtype = l.types[0].dtype;
   int width = info(dtype).bits;
+  const bool is_arithmetic = l.node.op == &op::shift_right_arithmetic;
+  // What is carried without a sign of its own has zeros above it, and gets the sign whose copies come in.
+  const bool is_carried_unsigned = kind_of(dtype) == Kind::unsigned_int && !is_wide_unsigned(dtype);
+  Var x = l.operand(0);
+  if (is_arithmetic && is_carried_unsigned) {
+    const Var is_high = e.test("greater_equal", x, std::ldexp(1.0, width - 1));
+    x = e.select(is_high, e.add(x, -std::ldexp(1.0, width)), x);
+  }
+  const auto result = [&](const Var& v) { return Lowered{is_arithmetic ? wrapped(e, v, dtype) : v}; };
   if (auto n = places_of(l)) {
-    Var x = l.operand(0), q = halved(e, x, *n);
+    Var q = halved(e, x, *n);
     bool zeros =
         l.node.op == &op::shift_right_logical && (kind_of(dtype) == Kind::signed_int || is_wide_unsigned(dtype));
-    if (!zeros || *n == 0) return {q};
+    if (!zeros || *n == 0) return result(q);
     // Zeros where copies of the sign came in: 2^(width - n) more.
     return {e.select(e.test("less", x, 0.0), e.sub(q, -std::ldexp(1.0, width - *n)), q)};
   }
-  Var x = l.operand(0), by = l.operand(1), shifted = x;
+  Var by = l.operand(1), shifted = x;
   for (const Var& power : powers_of(e, by, width)) shifted = e.binary("floor_div", shifted, power);
-  // What is carried without a sign of its own has zeros above it.
-  if (l.node.op == &op::shift_right_arithmetic || (kind_of(dtype) == Kind::unsigned_int && !is_wide_unsigned(dtype)))
-    return {shifted};
+  if (is_arithmetic || is_carried_unsigned) return result(shifted);
   // Zeros come in where copies of the sign did: what those are worth is added, half of it twice, for it may be 2^31.
   Var table = table_of(e, width + 1, [&](int64_t s) { return s == 0 ? 0 : (int64_t{1} << (width - 1)) >> s; });
   Var far = e.select(e.test("less", by, 0.0), e.integer(width), e.binary("minimum", by, e.integer(width)));

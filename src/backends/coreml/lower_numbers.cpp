@@ -173,7 +173,10 @@ Var integer_quotient(Emitter& e, const Var& x, const Var& y, DType dtype) {
   if (is_wide_unsigned(dtype)) {
     q = unsigned_quotient(e, x, safe);
   } else {
-    Var magnitude = e.binary("floor_div", e.unary("abs", x), e.unary("abs", safe));
+    Var size_x = e.unary("abs", x), size_y = e.unary("abs", safe);
+    // Of i32 the magnitude may be 2^31, which is its own opposite and is right as an integer without a sign.
+    Var magnitude =
+        info(dtype).bits < 32 ? e.binary("floor_div", size_x, size_y) : unsigned_quotient(e, size_x, size_y);
     q = e.mul(magnitude, e.mul(e.unary("sign", x), e.unary("sign", safe)));
   }
   // By zero: all bits set.

@@ -19,7 +19,7 @@ constexpr int64_t kGroup = 32;        // numbers that share a scale of int4
 
 /// What a constant is read by.
 struct WeightUse {
-  bool is_weight = false;
+  bool is_weight = false;  ///< by products, lookups and what moves data alone: anything else would read rounded numbers
   std::optional<int64_t> channels = {};  ///< the axis of a product's output channels; else rows are channels
 };
 
@@ -37,6 +37,8 @@ WeightUse use_of(const Graph& g, const Uses& uses, Ref constant) {
       if (node.operands[1] == constant && !use.channels) use.channels = output_channel_axis(node, g);
     } else if (node.operands[0] == constant && node.op->moves_data) {  // a lookup, or a transposition before a product
       use.is_weight = true;
+    } else {
+      return {};
     }
   }
   return use;
@@ -179,7 +181,9 @@ Tensor clustered(const Tensor& t, size_t count) {
   const std::vector<float> x = numbers_of(t);
   std::vector<float> sorted = x;
   std::sort(sorted.begin(), sorted.end());
-  if (sorted.front() == sorted.back()) return t;
+  std::vector<float> distinct = sorted;
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  if (distinct.size() <= count) return t;  // a palette as it is
   const RunSums sums(sorted);
   std::vector<double> centres = BestRuns(sums, cells_of(sorted)).means(count);
   count = centres.size();

@@ -110,7 +110,10 @@ HWY_INLINE void finish_rows(const DynamicTile& t, Act act) {
     float* y = t.y + i * t.y_stride;
     const auto value = [&](int64_t j, auto load) HWY_ATTR {
       auto v = hn::ConvertTo(d, hn::LoadU(DBits(), t.sums + i * t.stride + j));
-      v = hn::Mul(hn::Mul(v, load(t.w_scale + j)), x_scale);
+      const auto w_scale = load(t.w_scale + j);
+      const auto is_w_less = hn::Lt(w_scale, x_scale);
+      v = hn::Mul(v, hn::IfThenElse(is_w_less, w_scale, x_scale));
+      v = hn::Mul(v, hn::IfThenElse(is_w_less, x_scale, w_scale));
       if (t.bias) v = hn::Add(v, load(t.bias + j));
       v = act(d, v);
       return residual ? hn::Add(v, load(residual + j)) : v;

@@ -42,7 +42,7 @@ inline constexpr int64_t kQuantizedRows = 32;
 void quantize_rows(const Int8Weights& weights, const float* x, int64_t x_stride, int64_t begin, int64_t end,
                    int64_t rows, void* out) noexcept;
 
-/// y = act((f32(sum) * w_scale[j]) * x_scale[i] + bias[j]) + residual, each operation rounded.
+/// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) + residual, each operation rounded, the lesser scale first.
 struct DynamicProduct {
   /// A range of columns begins at a multiple of this.
   static constexpr int64_t kColumns = 64;

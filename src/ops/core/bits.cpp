@@ -48,6 +48,7 @@ OpDef define_shift(std::string_view name, std::string_view doc, F shift) {
           },
       .samples = {{.dims = {{3, 4}, {3, 4}}, .dtypes = {i32, i32}, .lo = 0, .hi = 9},
                   {.dims = {{5}, {5}}, .dtypes = {u8, u8}, .lo = 0, .hi = 12},
+                  {.dims = {{40}, {40}}, .dtypes = {u8, u8}, .lo = 0, .hi = 255},
                   {.dims = {{}, {}}, .dtypes = {i64, i64}, .lo = 0, .hi = 70},
                   {.dims = {{2, 0}, {2, 0}}, .dtypes = {u32, u32}, .lo = 0},
                   {.dims = {{19, 1}, {19, 1}}, .dtypes = {i16, i16}, .lo = -3, .hi = 18}},

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "ops/control/subgraph_rules.h"
 #include "ops/core/composite_rules.h"
 #include "ops/nn/linear_rules.h"
 
@@ -90,13 +91,17 @@ OpDef define_dynamic_quantize_matmul() {
   using A = DynamicQuantizeMatmulAttrs;
   return define<A>({
       .name = "dynamic_quantize_matmul",
-      .doc = "fused_matmul in 8-bit integers: activation((f32(sum) w_scale) x_scale + bias) + residual, where sum is "
-             "the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the codes of x[..., k], which "
+      .doc = "fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) + residual, the lesser scale "
+             "multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the "
+             "codes of x[..., k], which "
              "dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias, residual[..., n] if "
-             "has_residual. Sums are exact while 127 x_largest k is below 2^31, and wrap beyond",
+             "has_residual. Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its derivative looks "
+             "through "
+             "the rounding of x: that of fused_matmul with w w_scale",
       .source = "LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime, "
                 "com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points",
       .operands = {"x", "w", "w_scale", "bias?", "residual?"},
+      .surrogate_gradient = true,
       .infer =
           [](Types in, const A& a) {
             require_f32_or_f64(in[0]);
@@ -120,12 +125,33 @@ OpDef define_dynamic_quantize_matmul() {
             const DynamicQuantized x = dynamic_quantize(in[0], {rows}, a.x_largest);
             Value sum =
                 dot_general(convert(x.codes, i32), convert(in[1], i32), {{}, {}, {rows}, {a.transpose_rhs ? 1 : 0}});
-            Value y = convert(sum, in[0].dtype()) * broadcast_in_dim(in[2], sum.dims(), {rows});
-            y = y * stretched(x.scale, y, {rows});
+            Value w_scale = broadcast_in_dim(in[2], sum.dims(), {rows}), x_scale = stretched(x.scale, sum, {rows});
+            // The lesser scale first: the other order may be infinite before it is small.
+            Value is_w_less = compare(w_scale, x_scale, Comparison::lt);
+            Value y = convert(sum, in[0].dtype()) * select(is_w_less, w_scale, x_scale);
+            y = y * select(is_w_less, x_scale, w_scale);
             if (a.has_bias) y = y + broadcast_in_dim(in[3], y.dims(), {rows});
             y = activate(y, a.activation);
             return a.has_residual ? y + in.back() : y;
           },
+      // That of the product with what the codes of w stand for: it looks through the rounding of x.
+      .vjp = [](Values in, Values, Values cts, const A& a, const Transforms& t) -> Many<Value> {
+        Graph& g = in[0].graph();
+        const Value codes = convert(in[1], in[0].dtype());
+        const Value scales = broadcast_in_dim(in[2], codes.dims(), {a.transpose_rhs ? 0 : 1});
+        std::vector<Value> floats = {in[0], codes * scales};
+        floats.insert(floats.end(), in.begin() + 3, in.end());
+        std::vector<Type> types;
+        for (const Value& v : floats) types.push_back(v.type());
+        const Graph product = trace(types, [&](Graph& to, Values v) {
+          return to.emit(op::fused_matmul, {v.begin(), v.end()},
+                         FusedMatmulAttrs{a.transpose_rhs, a.has_bias, a.has_residual, a.activation});
+        });
+        const auto d = inlined(g, t.vjp(product, Mask(floats.size(), true), {true}), joined(floats, cts));
+        Many<Value> all = {d[0], Value{}, reduce_sum(d[1] * codes, {a.transpose_rhs ? 1 : 0})};
+        for (size_t i = 2; i < d.size(); ++i) all.push_back(d[i]);
+        return all;
+      },
       .samples = {{.dims = {{3, 4}, {4, 2}, {2}}, .dtypes = {f64, i8, f64}, .lo = -127, .hi = 127},
                   {.dims = {{5, 70}, {19, 70}, {19}, {19}},
                    .dtypes = {f32, i8, f32, f32},
