@@ -12,4 +12,5 @@ else()
 endif()
 # The loops of products vectorize only then; their order of summation stays.
 set_source_files_properties("${CMAKE_CURRENT_SOURCE_DIR}/extras/sparse/kernels.cpp" PROPERTIES
-  COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
+  COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-O3>"
+  SKIP_PRECOMPILE_HEADERS ON)  # which are compiled with other options
