@@ -19,7 +19,27 @@ if(TARGET rlx_program)
 endif()
 install(DIRECTORY include/rlx "${PROJECT_BINARY_DIR}/include/rlx" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE CHANGELOG.md SECURITY.md docs/versions.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+# The licences of what this carries of others, and the list of it, an SBOM.
+set(licences_dir "${CMAKE_INSTALL_DATADIR}/licenses/rlx")
+install(FILES LICENSE DESTINATION "${licences_dir}")
+set(carried)
+if(RLX_HAS_ONEDNN)
+  set(carried "carried\t$<TARGET_FILE:DNNL::dnnl>\t${private_libdir}/$<TARGET_FILE_NAME:DNNL::dnnl>")
+endif()
+rlx_write_parts("${rlx_third_party}/installed" "${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:rlx>" "${CMAKE_INSTALL_BINDIR}/rlx" ${carried})
+install(CODE "set(collect \"${Python3_EXECUTABLE}\" \"${PROJECT_SOURCE_DIR}/scripts/third_party.py\" collect \"${rlx_third_party}/installed\"
+  --version ${PROJECT_VERSION})
+  set(licences_dir \"${licences_dir}\")")
+install(CODE [[
+  set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
+  execute_process(COMMAND ${collect} --root "${root}" --licences "${root}/${licences_dir}/third_party" --sbom "${root}/${licences_dir}/rlx.cdx.json"
+    RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(WARNING "The licences of what this installation carries of others are not all in ${root}/${licences_dir}: do not pass it on without them")
+  endif()
+]])
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/rlx")
 install(EXPORT rlxTargets NAMESPACE rlx:: DESTINATION "${package_dir}")

@@ -3,7 +3,8 @@
 set(rlx_exports "${PROJECT_SOURCE_DIR}/src/c_api/exports.txt")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${rlx_exports}")
 
-# Writes the linker's version script; `others` is what becomes of all other symbols: nothing, or `local: *;`.
+# Writes the linker's version script; `others` is what becomes of all other symbols: nothing, or `local: *;`. Functions that
+# are named behind it are seen by what we link ourselves, under the version RLX_PRIVATE: no promise to anybody else.
 function(rlx_version_script file others)
   file(STRINGS "${rlx_exports}" lines)
   set(versions "")
@@ -27,5 +28,9 @@ function(rlx_version_script file others)
     string(APPEND script "}${before};\n")
     set(before " RLX_${version}")
   endforeach()
+  if(ARGN)
+    list(JOIN ARGN ";\n    " names)
+    string(APPEND script "RLX_PRIVATE {\n  global:\n    ${names};\n};\n")
+  endif()
   file(CONFIGURE OUTPUT "${file}" CONTENT "${script}" @ONLY)
 endfunction()
