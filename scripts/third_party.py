@@ -2,7 +2,7 @@
 """Collects the licences of the libraries of others that a package of RLX carries, lists them in an SBOM, and checks both.
 
     scripts/third_party.py collect PARTS --root FOLDER --licences FOLDER/licences --sbom FOLDER/rlx.cdx.json ...
-    scripts/third_party.py check WHEEL          # a wheel that was unpacked: everything in it is listed and has its licence
+    scripts/third_party.py check PACKAGE        # an unpacked wheel or an installation: everything in it is listed and has its licence
 
 PARTS is a table that CMake writes (cmake/third_party.cmake): one part a line, three columns with tabs between them.
 
@@ -236,37 +236,42 @@ def collect(given):
     given.sbom.write_text(json.dumps(bom, indent=1, ensure_ascii=False) + "\n")
 
 
-def check(wheel):
-    """What is wrong with the notices of an unpacked wheel, in sentences. Looks at the files, and believes the SBOM only."""
-    wrong = []
-    information = next(iter(wheel.glob("rlx-*.dist-info")), None)
-    sbom = information / "sboms/rlx.cdx.json" if information else None
-    if not sbom or not sbom.is_file():
-        return ["there is no sboms/rlx.cdx.json in its dist-info"]
+def check(package):
+    """What is wrong with the notices of an unpacked wheel or an installation, in sentences: the files beside the SBOM."""
+    information = next(iter(package.glob("rlx-*.dist-info")), None)
+    if information:
+        sbom, texts_from, folder, own = information / "sboms/rlx.cdx.json", information / "licenses", "rlx/_lib", {"librlx_c.so", "rlx"}
+    else:
+        texts_from, own = package / "share/licenses/rlx", set()
+        sbom, folder = texts_from / "rlx.cdx.json", next((p.relative_to(package).as_posix() for p in package.glob("lib*/**/rlx") if list(p.glob("lib*.so*"))), "")
+    if not sbom.is_file():
+        return [f"there is no {sbom}"]
     components = json.loads(sbom.read_text())["components"]
-    own = {"librlx_c.so", "rlx"}
-    for file in sorted((wheel / "rlx/_lib").iterdir()):
-        place = file.relative_to(wheel).as_posix()
+    wrong = []
+    for file in sorted((package / folder).iterdir()) if folder else []:
+        place = file.relative_to(package).as_posix()
         here = [c for c in components if any(o["location"] == place for o in c["evidence"]["occurrences"])]
-        if file.name not in own and not here:
+        # What we compiled ourselves has no sum in the list, and crates are looked for in it below.
+        is_ours = file.name in own or file.name.startswith("librlx_") and not information
+        if not is_ours and not here:
             wrong.append(f"{place} is carried, and the SBOM does not list it")
         sums = {h["content"] for c in here for h in c.get("hashes", [])}
-        if file.name not in own and here and sums != {sha256(file)}:
+        if not is_ours and here and sums != {sha256(file)}:
             wrong.append(f"{place} is another file than the one that the SBOM describes")
     listed = {f"{c['name']}-{c['version']}" for c in components}
-    wrong += [f"librlx_c.so has code of {each}, and the SBOM does not list it"
-              for each in sorted(crates_named_in(wheel / "rlx/_lib/librlx_c.so") - listed)]
+    for library in {p.resolve() for p in package.rglob("librlx*.so*") if p.name.startswith(("librlx.so", "librlx_c.so"))}:
+        wrong += [f"{library.name} has code of {each}, and the SBOM does not list it" for each in sorted(crates_named_in(library) - listed)]
     for each in components:
         what = f"{each['name']} {each['version']}"
         if not each["version"] or not each.get("licenses"):
             wrong.append(f"{what} has no version or no licence in the SBOM")
-        texts = [information / "licenses" / r["url"] for r in each["externalReferences"] if r["type"] == "license"]
+        texts = [texts_from / r["url"] for r in each["externalReferences"] if r["type"] == "license"]
         missing = [t for t in texts if not t.is_file()]
         length = sum(len(t.read_text(errors="replace").strip()) for t in texts if t.is_file())
         if missing or length < LEAST_TEXT:
-            wrong.append(f"{what} has no licence text in the wheel: {[t.name for t in missing]} missing, {length} characters there")
+            wrong.append(f"{what} has no licence text in the package: {[t.name for t in missing]} missing, {length} characters there")
         for text in (t for t in texts if t.is_file()):
-            wrong += [f"the text of {what} refers to {COMMON}{name}, which the wheel has not"
+            wrong += [f"the text of {what} refers to {COMMON}{name}, which the package has not"
                       for name in named_common(text) if not (text.parents[1] / "common-licenses" / name).is_file()]
     return wrong
 
@@ -279,13 +284,13 @@ def main():
     for name in ("--root", "--licences", "--sbom"):
         collecting.add_argument(name, type=pathlib.Path, required=True)
     collecting.add_argument("--version", required=True)
-    commands.add_parser("check").add_argument("wheel", type=pathlib.Path)
+    commands.add_parser("check").add_argument("package", type=pathlib.Path)
     given = parser.parse_args()
     if given.command == "collect":
         collect(given)
         wrong = problems
     else:
-        wrong = check(given.wheel)
+        wrong = check(given.package)
     print(*wrong, sep="\n", file=sys.stderr)
     if wrong:
         sys.exit(1)
