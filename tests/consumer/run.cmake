@@ -25,7 +25,7 @@ else()
   message(NOTICE "No pkg-config here: rlx.pc is not tried")
 endif()
 run("${CMAKE_COMMAND}" -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${WORK_DIR}/build"
-    -D "CMAKE_PREFIX_PATH=${WORK_DIR}/moved" -D "DOCUMENTS=${DOCUMENTS}" -D "CMAKE_CXX_COMPILER=${CXX}" -D CMAKE_BUILD_TYPE=Release)
+    -D "CMAKE_PREFIX_PATH=${WORK_DIR}/moved" -D "DOCUMENTS=${DOCUMENTS}" -D "STATIC=${STATIC}" -D "CMAKE_CXX_COMPILER=${CXX}" -D CMAKE_BUILD_TYPE=Release)
 run("${CMAKE_COMMAND}" --build "${WORK_DIR}/build")
 run("${CTEST}" --test-dir "${WORK_DIR}/build" --output-on-failure)
 file(REMOVE_RECURSE "${WORK_DIR}")
