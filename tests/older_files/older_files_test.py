@@ -6,6 +6,7 @@ import array
 import json
 import pathlib
 import platform
+import re
 import shutil
 import sys
 import unittest
@@ -14,6 +15,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cli"))
 from program import ProgramTest, read_safetensors  # noqa: E402
 
+# The version in the making has files, too: they can be written only as long as it is that.
+THIS = re.search(r"^project\(rlx VERSION (\d+\.\d+)\.", (HERE.parents[1] / "CMakeLists.txt").read_text(), flags=re.M).group(1)
 VERSIONS = sorted(p.name for p in HERE.iterdir() if (p / "expected.json").is_file())
 
 
@@ -33,7 +36,7 @@ class OlderFiles(ProgramTest):
         return floats_of(self.folder / "out.safetensors")
 
     def each(self):
-        self.assertIn("0.1", VERSIONS)
+        self.assertIn(THIS, VERSIONS, "write.py writes its files")
         for version in VERSIONS:
             yield version, HERE / version, json.loads((HERE / version / "expected.json").read_text())
 
