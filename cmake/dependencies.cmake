@@ -16,6 +16,9 @@ find_package(hwy QUIET CONFIG)
 rlx_require(hwy_FOUND "Highway (libhwy-dev)")
 find_package(nlohmann_json QUIET CONFIG)
 rlx_require(nlohmann_json_FOUND "nlohmann/json (nlohmann-json3-dev)")
+rlx_compiles_in(library hwy/highway.h hwy::hwy)
+rlx_compiles_in(library nlohmann/json.hpp nlohmann_json::nlohmann_json)
+rlx_compiles_in(program nlohmann/json.hpp nlohmann_json::nlohmann_json)
 
 # Found by their files: utf8proc has no CMake package on Debian, and libzip's one insists on its command line tools.
 find_path(UTF8PROC_INCLUDE_DIR utf8proc.h)

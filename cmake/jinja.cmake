@@ -80,6 +80,25 @@ if(NOT rlx_no_jinja)
     # Nothing of Rust is to be seen from outside.
     target_link_options(rlx_dependencies INTERFACE "-Wl,--exclude-libs,librlx_jinja.a")
   endif()
+  # What the engine consists of, for the list of licences: its crates without those that only run while it is compiled, and
+  # Rust's standard library.
+  execute_process(COMMAND "${CMAKE_COMMAND}" -E env "CARGO_HOME=${rlx_jinja_build}/home" "${CARGO}" tree --frozen
+      --edges normal,no-proc-macro --prefix none --config "source.crates-io.replace-with='rlx'"
+      --config "source.rlx.directory='${rlx_jinja_crates}'"
+    WORKING_DIRECTORY "${rlx_jinja_folder}" OUTPUT_VARIABLE crates COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[a-z0-9_-]+ v[0-9][^ \n]*" crates "${crates}")
+  list(REMOVE_DUPLICATES crates)
+  foreach(crate IN LISTS crates)
+    string(REPLACE " v" "-" crate "${crate}")
+    if(NOT crate MATCHES "^rlx_jinja-")
+      rlx_contains(library crate "${rlx_jinja_crates}/${crate}")
+    endif()
+  endforeach()
+  get_filename_component(cargo_folder "${CARGO}" DIRECTORY)
+  find_program(RUSTC rustc HINTS "${cargo_folder}")
+  execute_process(COMMAND "${RUSTC}" --print sysroot WORKING_DIRECTORY "${rlx_jinja_folder}"
+    OUTPUT_VARIABLE rust_sysroot OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  rlx_contains(library rust "${rust_sysroot}")
   message(STATUS "Chat templates: minijinja, compiled by cargo ${cargo_version} (${CARGO})")
 else()
   message(STATUS "Chat templates: none, ${rlx_no_jinja}")

@@ -3,7 +3,18 @@
 set(rlx_exports "${PROJECT_SOURCE_DIR}/src/c_api/exports.txt")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${rlx_exports}")
 
-# Writes the linker's version script; `others` is what becomes of all other symbols: nothing, or `local: *;`.
+# Functions that headers of others bring, which each library compiles anew. librlx.so shows its C++ functions, and not these: another
+# library of the process that has the same header in another version would otherwise call ours, or we its.
+set(rlx_foreign_symbols "")
+foreach(namespace IN ITEMS nlohmann Eigen dnnl hwy)
+  # As the linker spells them: what a template returns stands first. A pattern has no blanks, and `?` stands for one.
+  foreach(before IN ITEMS "" void? bool? char?? int? long? unsigned?long? vtable?for? typeinfo?for? typeinfo?name?for? guard?variable?for?)
+    string(APPEND rlx_foreign_symbols " ${before}${namespace}::*;")
+  endforeach()
+endforeach()
+
+# Writes the linker's version script; `others` is what becomes of all other symbols: nothing, or `local: *;`. Functions that
+# are named behind it are seen by what we link ourselves, under the version RLX_PRIVATE: no promise to anybody else.
 function(rlx_version_script file others)
   file(STRINGS "${rlx_exports}" lines)
   set(versions "")
@@ -27,5 +38,9 @@ function(rlx_version_script file others)
     string(APPEND script "}${before};\n")
     set(before " RLX_${version}")
   endforeach()
+  if(ARGN)
+    list(JOIN ARGN ";\n    " names)
+    string(APPEND script "RLX_PRIVATE {\n  global:\n    ${names};\n};\n")
+  endif()
   file(CONFIGURE OUTPUT "${file}" CONTENT "${script}" @ONLY)
 endfunction()

@@ -86,7 +86,8 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace rlx::tools
 
-int main(int argc, char** argv) {
+// A function of its own because the Python package's library has it too, for a program that is linked to that.
+extern "C" int rlx_program_main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is seen where we write, and ends us in order
   try {
     return rlx::tools::run(argc, argv);
@@ -101,3 +102,5 @@ int main(int argc, char** argv) {
   }
   return 1;
 }
+
+int main(int argc, char** argv) { return rlx_program_main(argc, argv); }

@@ -6,6 +6,7 @@ if(TARGET Eigen3::Eigen)
   set_source_files_properties("${CMAKE_CURRENT_SOURCE_DIR}/extras/sparse/lu.cpp" PROPERTIES
     COMPILE_DEFINITIONS "RLX_HAS_EIGEN=1;EIGEN_MPL2_ONLY=1;EIGEN_DONT_PARALLELIZE=1"
     COMPILE_OPTIONS "-isystem;${eigen_include}")
+  rlx_compiles_in(library Eigen/SparseLU Eigen3::Eigen)
   message(STATUS "Sparse LU: Eigen ${Eigen3_VERSION}")
 else()
   message(STATUS "Sparse LU: composed of dense ops; Eigen 3 (libeigen3-dev) was not found")

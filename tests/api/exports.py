@@ -5,7 +5,7 @@ rlx/backend.h.
     tests/api/exports.py LIBRARY [NM]
 
 A name that is gone, or that came with another version, breaks programs that were built before: it is an error. A new one
-belongs into the list, with the version that it comes with.
+belongs into the list, with the version that it comes with. What has the version RLX_PRIVATE is for our own programs.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ def main():
     library, nm = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "nm"
     symbols = subprocess.run([nm, "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     # name@@RLX_0.1; the versions themselves are absolute symbols (A).
-    exported = {line.split()[-1].replace("@@RLX_", " ") for line in symbols.splitlines() if line.split()[-2] in "TWVBDR"}
+    exported = {line.split()[-1].replace("@@RLX_", " ") for line in symbols.splitlines() if line.split()[-2] in "TWVBDR" and "@@RLX_PRIVATE" not in line}
     headers = "".join((here.parent.parent / "include/rlx" / name).read_text() for name in ("c.h", "backend.h"))
     headers = re.sub(r"/\*.*?\*/", "", headers, flags=re.S)
     # A declaration begins its line; members of tables are indented, and types of functions are typedefs.

@@ -16,7 +16,7 @@ before = mapped()
 import rlx  # noqa: E402
 import rlx.numpy as rnp  # noqa: E402
 
-assert "site-packages" in rlx.__file__ or "unpacked" in rlx.__file__, rlx.__file__
+assert "site-packages" in rlx.__file__ or "installed" in rlx.__file__, rlx.__file__
 
 
 @rlx.jit
