@@ -312,6 +312,7 @@ void pack_quantized(const PackedQuantizedWeights& w, const void* values, int64_t
   const int32_t shift = Shifts(w.isa, i8, w.dtype).w;
   const char flip = Shifts::flip(shift);
   if (w.isa == Int8DotIsa::pairs) {
+    if (w.k == 0) return;  // panels of no bytes, and `values` may be null
     const int64_t panel = pair_panel_bytes(w.k);
     for (int64_t j = 0; j < w.n; j += kPairColumns, out += panel) {
       pack_pair_panel(static_cast<const int8_t*>(values) + j * n_stride, w.k, k_stride, n_stride,
