@@ -41,8 +41,8 @@ TEST_CASE("every op keeps every law on each of its samples") {
     for (const laws::Law& law : laws::all_laws()) {
       if (law.name == law_of_default_device()) continue;  // below
       // Other devices run the first sample, unless everything was asked for (`make check-all`). Sanitized, so does what
-      // compares graphs, mostly by the reference: every fourth op, and every sixteenth on other devices, whose tests have
-      // areas of their own. The default device, below, runs all of them.
+      // compares graphs, mostly by the reference: every fourth op, and every sixteenth on other devices, whose tests
+      // have areas of their own. The default device, below, runs all of them.
       const bool is_of_other_device = law.name.starts_with("backend_agrees(");
       if (test::sanitized() && index % (is_of_other_device ? 16 : 4) != 0) continue;
       const bool all = test::checks_all() || (!test::sanitized() && !is_of_other_device);
