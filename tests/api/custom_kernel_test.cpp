@@ -9,10 +9,8 @@
 #include "rlx/kernel.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
-#include "support/io_files.h"
 
 using namespace rlx;
-using test::message_of;
 
 namespace {
 
@@ -105,6 +103,14 @@ const DispatchLine& line_of(const DispatchReport& report, std::string_view op) {
     if (line.op == op) return line;
   FAIL("no line of ", op, " in ", report.table());
   std::abort();
+}
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 const Tensor kPoint = Tensor::of<float>({2}, {3, 4}), kClipped = Tensor::of<float>({2}, {4, 5});
 
