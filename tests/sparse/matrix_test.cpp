@@ -7,15 +7,21 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
-#include "support/io_files.h"
 
 using namespace rlx;
-using test::message_of;
 
 namespace {
 
 constexpr auto kCsr = SparseFormat::csr, kCsc = SparseFormat::csc, kCoo = SparseFormat::coo;
 
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
 Tensor ints(std::vector<int32_t> v) { return Tensor::of<int32_t>({std::ssize(v)}, v); }
 Tensor numbers(std::vector<double> v) { return Tensor::of<double>({std::ssize(v)}, v); }
 
