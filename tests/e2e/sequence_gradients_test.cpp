@@ -25,8 +25,7 @@ std::string gradient_differs(const std::vector<Type>& types, Build build, double
     const auto compiled = Session(Device::from_environment(), {threads}).compile(g);
     const auto got = compiled.run_ordered(inputs);
     if (wanted.empty()) wanted = got;
-    if (auto why = difference(got, wanted, tolerance); !why.empty())
-      return text_of(threads, " threads: ", why);
+    if (auto why = difference(got, wanted, tolerance); !why.empty()) return text_of(threads, " threads: ", why);
     if (difference(compiled.run_ordered(inputs), compiled.run_ordered(inputs), 0) != "")
       return text_of(threads, " threads: two runs differ");
   }

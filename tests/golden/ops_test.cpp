@@ -200,7 +200,8 @@ void check_on_default_device(int threads, const CompileOptions& options, size_t 
 }  // namespace
 
 TEST_CASE("the default device gives them with one thread and with two") {
-  // A sample: with two; sanitized every sixteenth case, as compiling takes the time, and the kernels' own tests run there too.
+  // A sample: with two; sanitized every sixteenth case, as compiling takes the time, and the kernels' own tests run
+  // there too.
   const size_t stride = test::sanitized() ? 16 : 1;
   for (int threads = test::samples() ? 2 : 1; threads <= 2; ++threads) check_on_default_device(threads, {}, stride);
 }

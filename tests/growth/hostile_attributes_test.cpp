@@ -55,8 +55,8 @@ std::vector<std::pair<size_t, size_t>> integers_in(const std::string& text) {
   return all;
 }
 
-/// Of the first three samples of each op; sanitized, where it is overflow and memory that are looked at and not time, of
-/// the first one, without the number that most ops do take.
+/// Of the first three samples of each op; sanitized, where it is overflow and memory that are looked at and not time,
+/// of the first one, without the number that most ops do take.
 std::vector<Hostile> hostile_cases() {
   const bool few = test::sanitized();
   std::vector<int64_t> numbers = {0, 1'000'003, int64_t{1} << 31, 4'294'967'295, int64_t{1} << 62};
@@ -140,7 +140,7 @@ struct Progress {
 };
 
 const double kMostSeconds = test::sanitized() ? 200 : 20;  // of the processor's time: a machine may have other work
-constexpr rlim_t kMostMemory = rlim_t{3} << 30;  // beside what the process has
+constexpr rlim_t kMostMemory = rlim_t{3} << 30;            // beside what the process has
 
 void run_cases(const std::vector<Hostile>& all, bool coreml, Progress& progress) {
   std::ifstream statm("/proc/self/statm");
