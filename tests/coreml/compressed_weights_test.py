@@ -1,9 +1,10 @@
 """`rlx convert --compute int8 | int4 | palette*` beside coremltools' own compression of the same package.
 
 coremltools writes a network with random weights; it compresses them (linear_quantize_weights, palettize_weights), and so does
-`rlx convert`. Integers and scales must be the same, palettes nearer to the weights than evenly spaced numbers (its k-means needs one
-more package), the file of weights as small, and both packages must give the same numbers when they run. Needs an environment with coremltools 9.0: $RLX_COREMLTOOLS, or .deps/coremltools, which
-`scripts/deps --check` makes. Without one the test is skipped, and says so.
+`rlx convert`. Integers and scales must be the same, and packages of them give the same numbers when they run. Palettes must be nearer to
+the weights than coremltools' evenly spaced numbers, and as near as k-means by NumPy (coremltools' own needs one more package). The file of
+weights must be as small. Needs an environment with coremltools 9.0: $RLX_COREMLTOOLS, or .deps/coremltools, which `scripts/deps --check`
+makes. Without one the test is skipped, and says so.
 """
 
 import os
@@ -79,6 +80,17 @@ def error(numbers, truth):
     return sum(float(((numbers[shape] - truth[shape]) ** 2).sum()) for shape in truth) ** 0.5
 
 
+def k_means(x, count):
+    """x with each number replaced by the nearest of `count`: Lloyd (1982), from quantiles."""
+    numbers = np.sort(x.ravel().astype(np.float64))
+    centres = np.unique(np.quantile(numbers, (np.arange(count) + 0.5) / count))
+    for _ in range(100):
+        nearest = np.searchsorted((centres[1:] + centres[:-1]) / 2, numbers)
+        sums, sizes = np.bincount(nearest, numbers, len(centres)), np.bincount(nearest, minlength=len(centres))
+        centres = np.where(sizes > 0, sums / np.maximum(sizes, 1), centres)
+    return centres[np.searchsorted((centres[1:] + centres[:-1]) / 2, x)]
+
+
 def compressed_by_coremltools(model, form):
     if form.startswith("palette"):
         config = cto.OpPalettizerConfig(mode="uniform", nbits=int(form.removeprefix("palette")))
@@ -116,7 +128,10 @@ def main():
             else:
                 ratio = error(got, truth) / error(wanted, truth)
                 assert ratio < 0.9, (form, ratio)
-                print(f"{form}: {ratio:.4f} of coremltools' distance")
+                count = 2 ** int(form.removeprefix("palette"))
+                beside = error(got, truth) / error({shape: k_means(w, count) for shape, w in truth.items()}, truth)
+                assert beside < 1.01, (form, beside)
+                print(f"{form}: {ratio:.4f} of coremltools' distance, {beside:.4f} of k-means by NumPy")
             print(f"{form}: {len(got)} weights, {size} bytes beside {their_size}")
 
 

@@ -119,7 +119,7 @@ std::string cpu_differs(const OpDef& op, const Empty& empty, const Session& sess
   return "";
 }
 
-/// How many of an op's samples are emptied: two, where everything was asked for all, and sanitized one.
+/// How many of an op's samples are emptied: two; all where everything was asked for, and one under a sanitizer.
 size_t emptied_samples(const OpDef& op) {
   const size_t all = op.samples().size();
   return test::checks_all() ? all : std::min(all, test::sanitized() ? size_t{1} : size_t{2});
@@ -167,8 +167,8 @@ TEST_CASE("an op that takes an empty operand gives what the reference gives, and
 }
 
 TEST_CASE("an op that takes an empty operand keeps the laws") {
-  for (size_t index = 0; const OpDef* op : all_ops()) {
-    if (test::sanitized() && ++index % 8 != 0) continue;  // graphs beside graphs, by the reference
+  if (test::sanitized()) return;  // graphs beside graphs, by the reference
+  for (const OpDef* op : all_ops()) {
     auto samples = op->samples();
     for (size_t s = 0; s < emptied_samples(*op); ++s)
       for (const Empty& empty : empties(*op, samples[s]))

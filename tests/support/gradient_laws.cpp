@@ -92,9 +92,8 @@ std::vector<Case> wide_cases(const OpDef& op, const Sample& s) {
   return some;
 }
 
-/// The elements of a gradient that are measured lie this far apart, an odd number so that they move through the
-/// columns: some 24 of them, where everything was asked for all, and under the sanitizers, where that takes ten times
-/// as long and the numbers are the same, two.
+/// How far apart the elements of a gradient lie that are measured. Some 24 are; all where everything was asked for, and
+/// two under a sanitizer. The distance is odd, so that they lie in many columns.
 size_t step_of_measured(const Tensor& gradient) {
   if (test::checks_all()) return 1;
   return gradient.element_count() / (test::sanitized() ? 2 : 24) | 1;
