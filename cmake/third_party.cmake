@@ -1,5 +1,5 @@
-# What of others a package of RLX carries: code that is compiled into the library or the program, named here beside where
-# it is found, and, at installation, the libraries that are copied. scripts/third_party.py finds each one's version, licence and texts,
+# What of others a package of RLX carries: code that is compiled into the library or the program, named with these functions
+# beside where CMake finds it, and, at installation, the libraries that are copied. scripts/third_party.py finds each one's version, licence and texts,
 # and writes them beside an SBOM. What is linked to and stays where it is needs none of that.
 find_package(Python3 QUIET COMPONENTS Interpreter)
 set(rlx_third_party "${PROJECT_BINARY_DIR}/third_party")

@@ -35,7 +35,8 @@ struct RangeFacts {
   /// One for each input, in their order. Without one, as where the list ends early, an input may be any number of its
   /// dtype, as params may. They are trusted, not checked.
   std::vector<std::optional<IntegerRange>> inputs = {};
-  /// Of symbols in dims; others are taken to be 0 to `most_extent`. No dim of a value is taken to be larger than that.
+  /// Of symbols in dims; others are taken to be 0 to `most_extent`. No dim with a symbol in it is taken to be larger
+  /// than that.
   std::map<std::string, IntegerRange> symbols = {};
   int64_t most_extent = std::numeric_limits<int32_t>::max();
 };

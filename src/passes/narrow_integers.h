@@ -35,7 +35,7 @@ NarrowedIntegers narrow_integers(const Graph& g, NarrowSignature signature);
 
 /// For each input, whether it is of i64 and all that is computed from it, by moving, choosing, converting, comparing,
 /// adding and subtracting, is used as an index of gather, scatter, dynamic_slice or dynamic_update_slice. Inputs that
-/// are outputs, and those that a sub-graph reads, are not. No array has an index beyond i32.
+/// reach no index, those that are outputs, and those that a sub-graph reads, are not. No array has an index beyond i32.
 Mask inputs_used_as_indices(const Graph& g);
 
 }  // namespace rlx

@@ -19,7 +19,7 @@ import third_party  # noqa: E402
 
 # Their headers declare functions of a library that is linked to and, in a wheel, carried with its licence.
 DECLARATIONS = {"libzip", "onednn-devel-cpu-gomp", "pcre2", "utf8proc", "zlib"}
-# The C library's, the kernel's and the compiler's own headers; the licence of the last excepts what is compiled with them.
+# The C library's, the kernel's and the compiler's own headers; the licence of the compiler's excepts what is compiled with them.
 SYSTEM = {"glibc", "linux", "gcc", "llvm-toolchain", "libxcrypt"}
 
 

@@ -32,11 +32,14 @@ TEST_CASE("a constant that something else reads beside a product keeps its numbe
   Packages packages;
   Graph g("shared");
   Value x = g.input("x", f32, {64, 64}), w = g.param("w", f32, {64, 64});
+  Value table = g.param("table", f32, {64, 64});
   g.output(matmul(x, w), "product"), g.output(x + w, "sum");
+  g.output(matmul(x, table), "looked up"), g.output(table, "table");
   const Tensor weights = numbers({64, 64}), zeros(f32, {64, 64});
   const std::string path = packages / "shared_numbers";
-  write_palette(path, g, weights);
+  write_coreml(path, g, {{"w", weights}, {"table", weights}}, {.weights = PackageWeights::palette4});
   const auto got = CoremlModel::load(path, {.threads = 1}).predict({{"x", zeros}});
   CHECK(got[1].first == "sum");
   CHECK(distance(got[1].second, weights) == 0);
+  CHECK(distance(got[3].second, weights) == 0);  // an output reads it, too
 }

@@ -5,8 +5,8 @@
 
 namespace rlx::test {
 
-/// Whether tests run under a sanitizer, which makes everything about ten times slower. The part of the work that is
-/// done there must read and write the same memory.
+/// Whether tests run under a sanitizer (RLX_SANITIZED is set), which makes everything about ten times slower. A test
+/// may do a part of its work then, if that part reads and writes memory in all the ways that the whole does.
 inline bool sanitized() {
   static const bool set = std::getenv("RLX_SANITIZED") != nullptr;
   return set;

@@ -1,4 +1,4 @@
-// Products of floats that are computed in integers: weights of 8 bits, and x of 8 to 15 bits, which gets its scales in
+// Products of floats that are computed in integers: weights of 8 bits, and x of up to 16 bits, which gets its scales in
 // each run from its own numbers (dynamic quantization). `compute = int8` makes them (src/passes/quantize_products.h).
 // Neighbour: quantize.h, for codes whose scales are known before.
 #pragma once
@@ -25,7 +25,8 @@ struct DynamicQuantized {
 /// element is infinite or NaN, all that share its scale get NaN for a scale and codes of 0.
 ///
 /// x is f32 or f64; another dtype, an invalid axis or `largest` is invalid_argument. codes * scale differs from x by at
-/// most half a scale and, for the roundings of 1 / scale and of the product, 2^-23 |x| (f64: 2^-52). The scale of no
+/// most half a scale and, for the roundings of 1 / scale and of the product, 2^-23 |x| (f64: 2^-52), while 1 / scale is
+/// a normal number (scales up to 2^126; f64: 2^1022). The scale of no
 /// elements is 2^-126. Codes have no derivative: a gradient reaches x through the scale alone.
 DynamicQuantized dynamic_quantize(Value x, Axes axes, int64_t largest = 127);
 
@@ -51,7 +52,7 @@ struct DynamicEpilogue {
 /// w_scale[n] has x's dtype. `sum` is the product of the codes in i32: exact while 127 * x_largest * k < 2^31 (codes of
 /// w from -127 to 127), beyond which it wraps. The builder sets has_bias and has_residual. The gradient looks through
 /// the rounding of x (straight-through): it is that of fused_matmul with w * w_scale. Errors: invalid_argument for
-/// dtypes and `x_largest`, shape_mismatch where k or n differ.
+/// dtypes and `x_largest`, shape_mismatch where ranks are wrong or dims do not fit.
 Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                               bool transpose_rhs = false, int64_t x_largest = 127);
 

@@ -30,6 +30,7 @@ bool is_product(const Node& node) {
 
 WeightUse use_of(const Graph& g, const Uses& uses, Ref constant) {
   WeightUse use;
+  if (uses.outputs(constant) > 0) return use;
   for (const int32_t user : uses.of(constant)) {
     const Node& node = g.nodes()[static_cast<size_t>(user)];
     if (is_product(node)) {

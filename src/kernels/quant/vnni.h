@@ -13,21 +13,22 @@ namespace rlx::kernels {
 enum class Int8DotIsa : uint8_t { pairs, neon_dot, neon_i8mm, avx_vnni, avx512_vnni, tiles };
 inline constexpr Int8DotIsa kInt8DotIsas[] = {Int8DotIsa::pairs,    Int8DotIsa::neon_dot,    Int8DotIsa::neon_i8mm,
                                               Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles};
-/// Whether the left operand must be u8. Of Arm's both are i8, of tiles either is both; of pairs the left one is i16.
+/// Whether the left operand must be u8. Arm's take i8 for both, tiles i8 or u8 for either; of pairs the left one is
+/// i16.
 constexpr bool is_left_unsigned(Int8DotIsa isa) {
   return isa == Int8DotIsa::avx_vnni || isa == Int8DotIsa::avx512_vnni;
 }
 
-/// Whether kernels may use these instructions in this process: the processor has them and RLX_ISA permits them; tiles
-/// also need Linux's permission (has_matrix_tiles()). `pairs` always.
+/// Whether kernels may use these instructions in this process: the processor and this build (on x86-64 one for Linux)
+/// have them, and RLX_ISA permits them; tiles also need Linux's permission (has_matrix_tiles()). `pairs` always.
 bool has_int8_dot_isa(Int8DotIsa isa);
 /// The fastest of those.
 Int8DotIsa best_int8_dot_isa();
 
-/// Writes sums[i * stride + j] for `rows` rows, 1 to 32, and 32 columns, which are packed at `right` as
-/// pack_quantized() does (requantized_product.h). Rows 0 to 15 are at `upper` and 16 to 31 at `lower`, which is not
-/// read if there are none: 16 rows of 64 bytes for each step. k is 64 * `steps`. `isa` is neither pairs nor tiles, and
-/// has_int8_dot_isa() is true of it.
+/// Writes sums[i * stride + j] for `rows` rows, 1 to 32, and 32 columns, which are packed at `right`, aligned to 64
+/// bytes, as pack_quantized() does (requantized_product.h). Rows 0 to 15 are at `upper` and 16 to 31 at `lower`, which
+/// is not read if there are none: 16 rows of 64 bytes for each step. k is 64 * `steps`. `isa` is neither pairs nor
+/// tiles, and has_int8_dot_isa() is true of it.
 void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
                         const char* right, int32_t* sums, int64_t stride) noexcept;
 

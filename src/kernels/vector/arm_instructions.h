@@ -32,7 +32,8 @@ inline void add_2x2_products(int32x4_t& sums, int8x16_t left, int8x16_t right) {
   asm(RLX_ARM_INSTRUCTION("0x4e80a400") : "+w"(sums) : "w"(left), "w"(right));
 }
 /// bfdot (FEAT_BF16): adds to each lane of `sums` the two products of a pair of bf16, the first in the lower half of a
-/// lane. Both sums are rounded to odd: an error of up to a unit in the last place.
+/// lane. Subnormal operands count as 0,
+/// and subnormal sums become 0; else both sums are rounded to odd: an error of up to a unit in the last place.
 inline void add_bf16_dots(float32x4_t& sums, uint32x4_t left, uint32x4_t right) {
   asm(RLX_ARM_INSTRUCTION("0x6e40fc00") : "+w"(sums) : "w"(left), "w"(right));
 }

@@ -36,12 +36,12 @@ std::string_view name_of(InstructionSet set);
 /// is, but those of Arm on a processor that is neither.
 bool is_permitted(InstructionSet set) noexcept;
 
-/// Makes Highway keep to RLX_ISA (on Arm only checks the name: Highway has one target there). Does nothing if RLX_ISA
-/// is unset, empty or "native", or once a call has succeeded; may be called by several threads. The CPU backend calls
-/// it when it is made, before any kernel runs. oneDNN is limited where its engine is made (conv/onednn.cpp); LAPACK is
-/// not (OPENBLAS_CORETYPE). Fails if RLX_ISA names no instruction set, one that this processor lacks, or one below what
-/// this build has kernels for (a build for one processor may have them for AVX2 alone); on a processor that is neither
-/// x86-64 nor aarch64, for every name but "native".
+/// Makes Highway keep to RLX_ISA (on Arm only checks the name and the processor: Highway has one target there). Does
+/// nothing if RLX_ISA is unset, empty or "native", or, for a valid name, once a call has succeeded; may be called by
+/// several threads. The CPU backend calls it when it is made, before any kernel runs. oneDNN is limited where its
+/// engine is made (conv/onednn.cpp); LAPACK is not (OPENBLAS_CORETYPE). Fails if RLX_ISA names no instruction set, one
+/// that this processor or this build lacks, or one below what this build has kernels for (a build for one processor may
+/// have them for AVX2 alone); on a processor that is neither x86-64 nor aarch64, for every name but "native".
 void apply_instruction_set_limit();
 
 /// The best that kernels use now: of what the processor, the build and RLX_ISA allow; "amx" only if the operating
