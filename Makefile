@@ -9,7 +9,7 @@ help:
 	@echo "make demo       build, fetch the model, embed and search a thousand sentences, print the report"
 	@echo "make test       build and run every test"
 	@echo "make check      make test, address and undefined behaviour sanitizers, format, the wheel, the demo: what CI runs"
-	@echo "make check-all  make check, the thread sanitizer, every op's every sample and gradient on every device (an hour more)"
+	@echo "make check-all  make check, all tests with both sanitizers, every op's every sample and gradient on every device (hours)"
 	@echo "make format     format all sources"
 	@echo "make tidy       clang-tidy over src/, extras/ and tools/ (slow; not part of check)"
 	@echo "make bench      RLX and its peers in turn, one table (scripts/bench-deps installs the peers)"
@@ -42,8 +42,12 @@ test: build model
 check: deps-check test format-check asan wheel-check demo
 	@scripts/check_summary
 
-# What `make check` samples, whole: the laws on every device, and every device's own judgement with gradients.
+# What `make check` samples, whole: all tests with the sanitizers, the laws on every device, and every device's own
+# judgement with gradients.
 check-all: check tsan
+	cmake --preset asan -D RLX_TEST_AREAS=
+	cmake --build --preset asan
+	ctest --preset asan
 	RLX_CHECK_ALL=1 build/release/tests/laws
 	RLX_CHECK_ALL=1 ctest --preset release -R '\.on_loopback$$|apple_loader'
 	status=0; for device in $$(build/release/bin/rlx devices --json | python3 -c \
@@ -56,7 +60,8 @@ check-all: check tsan
 wheel-check: deps-check
 	.deps/venv/bin/python scripts/check_wheel
 
-# One clang build with address and undefined behaviour sanitizers: all tests, and each fuzz target for some seconds.
+# One clang build with address and undefined behaviour sanitizers: the tests of what takes strange input and of the kernels
+# (CMakePresets.json lists their areas), and each fuzz target for some seconds. The others exercise the same code.
 asan: deps-check
 	cmake --preset asan
 	cmake --build --preset asan

@@ -55,15 +55,15 @@ Bindings numbers_of(const std::vector<std::string>& dims) {
 std::string mib_text(size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 2) + " MiB"; }
 
 std::string nodes_text(const DispatchReport& report) {
-  TextTable table(report.is_split() ? "lllll" : "llll");
-  std::vector<std::string> head = {"node", "op", "verdict", "reason"};
-  if (report.is_split()) head.insert(head.begin() + 2, "device");
+  TextTable table(report.is_split() ? "llllll" : "lllll");
+  std::vector<std::string> head = {"node", "op", "dtypes", "verdict", "reason"};
+  if (report.is_split()) head.insert(head.begin() + 3, "device");
   table.add(head);
   for (const DispatchLine& line : report.lines) {
-    std::vector<std::string> row = {line.node.empty() ? "-" : line.node, line.op,
+    std::vector<std::string> row = {line.node.empty() ? "-" : line.node, line.op, line.dtypes,
                                     std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]),
                                     line.reason};
-    if (report.is_split()) row.insert(row.begin() + 2, line.device);
+    if (report.is_split()) row.insert(row.begin() + 3, line.device);
     table.add(row);
   }
   return table.text();

@@ -27,6 +27,9 @@ struct DispatchLine {
   Verdict verdict = Verdict::native;
   std::string reason;       ///< why it is not native, or by which kernel it is
   std::string device = {};  ///< where it runs, of a graph that is split over devices; else empty
+  /// What it reads and what comes of it, each dtype once: "f32" where both are that, "f32, i8 -> f32" of a product with
+  /// quantized weights. With CompileOptions::compute these are the dtypes of the graph that runs, not of the one given.
+  std::string dtypes = {};
 };
 
 /// Of a graph that is split over devices: neighbouring nodes that one device runs as one graph.

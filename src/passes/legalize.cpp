@@ -9,6 +9,22 @@
 namespace rlx {
 namespace {
 
+/// The dtypes of `types`, each once, in their order.
+std::string dtypes_text(std::span<const Type> types) {
+  std::string text;
+  for (size_t i = 0; i < types.size(); ++i) {
+    const auto same = [&](const Type& type) { return type.dtype == types[i].dtype; };
+    if (std::any_of(types.begin(), types.begin() + static_cast<std::ptrdiff_t>(i), same)) continue;
+    text += text_of(text.empty() ? "" : ", ", types[i].dtype);
+  }
+  return text;
+}
+/// As DispatchLine::dtypes says.
+std::string dtypes_text(std::span<const Type> operands, std::span<const Type> results) {
+  const std::string from = dtypes_text(operands), to = dtypes_text(results);
+  return from.empty() || from == to ? to : from + " -> " + to;
+}
+
 struct Legalizer {
   const Target& target;
   const LegalizeOptions& options;
@@ -53,32 +69,34 @@ struct Legalizer {
     for (const Value& v : site.operands) types.push_back(v.type());
     const Question asked{node, types, [&](size_t i) { return is_weight(site.to, site.operands[i].ref()); }};
     std::string name(node.op->name);
+    const auto add_line = [&](Verdict verdict, std::string reason) {
+      report.push_back({node.name, name, verdict, std::move(reason), {}, dtypes_text(types, node.types)});
+    };
     bool common = node.op->decompose && (options.common || options.force_common.contains(name));
     std::optional<std::string> refusal = common ? "the common form was asked for" : target.refuses(asked);
     bool interpreted = !refusal && target.interprets && target.interprets(asked);
     if (interpreted && options.force_native.contains(name)) refusal = "it would run by its reference";
     if (!refusal) {
       if (interpreted)
-        report.push_back({node.name, name, Verdict::interpreted,
-                          text_of("no kernel and no decomposition: its reference runs, on one thread")});
-      else report.push_back({node.name, name, Verdict::native, target.remark ? target.remark(asked) : std::string()});
+        add_line(Verdict::interpreted, "no kernel and no decomposition: its reference runs, on one thread");
+      else add_line(Verdict::native, target.remark ? target.remark(asked) : std::string());
       if (node.attrs.empty()) return std::nullopt;
       Attrs attrs = with_subgraphs(node.attrs, [&](const Graph& body) { return legal(body); });
       return site.to.emit(*node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));
     }
     if (options.force_native.contains(name)) {
-      report.push_back({node.name, name, Verdict::missing, text_of("it was to be native, but ", *refusal)});
+      add_line(Verdict::missing, text_of("it was to be native, but ", *refusal));
       return std::nullopt;
     }
     if (!common)
       for (const Rewriting& r : target.rewritings)
         if (r.op == node.op && r.applies(asked)) {
-          report.push_back({node.name, name, Verdict::rewritten, text_of(*refusal, "; ", r.what)});
+          add_line(Verdict::rewritten, text_of(*refusal, "; ", r.what));
           return inlined(site, trace(types, [&](Graph& g, Values v) { return r.build(g, v, node.attrs); }));
         }
     if (node.op->decompose) try {
         Graph parts = trace(types, [&](Graph& g, Values v) { return decompose(g, *node.op, v, node.attrs); });
-        report.push_back({node.name, name, Verdict::composed, *refusal});
+        add_line(Verdict::composed, *refusal);
         return inlined(site, parts);
       } catch (const Error& e) {
         if (e.code() != ErrorCode::unsupported) throw;
@@ -86,7 +104,7 @@ struct Legalizer {
       }
     for (const Target& other : others)
       if (!other.refuses(asked)) *refusal += text_of("; ", other.name, " would take it");
-    report.push_back({node.name, name, Verdict::missing, *refusal});
+    add_line(Verdict::missing, *refusal);
     return std::nullopt;
   }
 };

@@ -24,31 +24,32 @@ size_t DispatchReport::host_reads() const {
 std::string DispatchReport::table() const {
   constexpr size_t kVerdicts = names_of(Verdict{}).size();
   using Counts = std::array<size_t, kVerdicts>;
-  std::map<std::string, Counts> by_op;
+  std::map<std::pair<std::string, std::string>, Counts> by_op;  // and by its dtypes
   std::map<std::string, size_t> reasons;
-  size_t width = 4;
+  size_t width = 2, dtypes_width = 6;
   for (const DispatchLine& line : lines) {
-    ++by_op[line.op][static_cast<size_t>(line.verdict)];
-    width = std::max(width, line.op.size());
+    ++by_op[{line.op, line.dtypes}][static_cast<size_t>(line.verdict)];
+    width = std::max(width, line.op.size()), dtypes_width = std::max(dtypes_width, line.dtypes.size());
     if (line.verdict != Verdict::native || !line.reason.empty())
       ++reasons[line.op + " " + std::string(names_of(line.verdict)[static_cast<size_t>(line.verdict)]) + ": " +
                 line.reason];
   }
   std::ostringstream out;
-  auto row = [&](const std::string& name, auto cell) {
-    out << std::left << std::setw(static_cast<int>(width)) << name << std::right;
+  auto row = [&](const std::string& name, const std::string& dtypes, auto cell) {
+    out << std::left << std::setw(static_cast<int>(width)) << name << "  " << std::setw(static_cast<int>(dtypes_width))
+        << dtypes << std::right;
     for (size_t v = 0; v < kVerdicts; ++v) out << std::setw(13) << cell(v);
     out << "\n";
   };
-  row("op", [](size_t v) { return names_of(Verdict{})[v]; });
+  row("op", "dtypes", [](size_t v) { return names_of(Verdict{})[v]; });
   auto cell = [](size_t n) { return n ? std::to_string(n) : std::string("-"); };
   Counts total{};
   for (const auto& entry : by_op) {
     const auto& counts = entry.second;
-    row(entry.first, [&](size_t v) { return cell(counts[v]); });
+    row(entry.first.first, entry.first.second, [&](size_t v) { return cell(counts[v]); });
     for (size_t v = 0; v < kVerdicts; ++v) total[v] += counts[v];
   }
-  row("all", [&](size_t v) { return cell(total[v]); });
+  row("all", "", [&](size_t v) { return cell(total[v]); });
   for (const auto& [reason, n] : reasons) out << n << " x " << reason << "\n";
   for (const std::string& note : notes) out << "note: " << note << "\n";
   if (!is_split()) return out.str();
@@ -72,6 +73,7 @@ std::string DispatchReport::json() const {
     out += "      \"node\": " + json_quoted(line.node) + ",\n      \"op\": " + json_quoted(line.op);
     out += ",\n      \"verdict\": " + json_quoted(names_of(line.verdict)[static_cast<size_t>(line.verdict)]);
     out += ",\n      \"reason\": " + json_quoted(line.reason);
+    out += ",\n      \"dtypes\": " + json_quoted(line.dtypes);
     if (is_split()) out += ",\n      \"device\": " + json_quoted(line.device);
     out += "\n    }";
   }

@@ -55,9 +55,9 @@ struct Argument {
 struct Line {
   std::string node = {}, op = {};
   Verdict verdict = Verdict::native;
-  std::string reason = {}, device = {};
+  std::string reason = {}, device = {}, dtypes = {};
   RLX_FIELDS(Line, field("node", &Line::node), field("op", &Line::op), field("verdict", &Line::verdict),
-             field("reason", &Line::reason), field("device", &Line::device));
+             field("reason", &Line::reason), field("device", &Line::device), field("dtypes", &Line::dtypes));
 };
 struct PartLine {
   std::string device = {};
@@ -267,7 +267,7 @@ struct Opened {
     for (const PlacedNodes& p : from.placement) to.placement.push_back({p.nodes, p.device});
     info.report.target = m.report_target;
     for (const Line& line : m.report)
-      info.report.lines.push_back({line.node, line.op, line.verdict, line.reason, line.device});
+      info.report.lines.push_back({line.node, line.op, line.verdict, line.reason, line.device, line.dtypes});
     for (const PartLine& p : m.report_parts)
       info.report.parts.push_back({p.device, static_cast<size_t>(std::max<int64_t>(0, p.nodes)), p.first});
     for (const CopyLine& c : m.report_copies)
@@ -399,7 +399,7 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                  m.params = arguments(info.signature.params), m.outputs = arguments(info.signature.outputs);
                  m.report_target = info.report.target, m.report_notes = info.report.notes;
                  for (const DispatchLine& line : info.report.lines)
-                   m.report.push_back({line.node, line.op, line.verdict, line.reason, line.device});
+                   m.report.push_back({line.node, line.op, line.verdict, line.reason, line.device, line.dtypes});
                  for (const SplitPartLine& p : info.report.parts)
                    m.report_parts.push_back({p.device, static_cast<int64_t>(p.nodes), p.first});
                  for (const SplitCopyLine& c : info.report.copies)

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <set>
 
 #include "compile/pipeline.h"
 #include "passes/mixed_precision.h"
@@ -115,6 +116,35 @@ TEST_CASE("what stands between products is narrow, sums and exponentials are not
   CHECK(node_of(in_mixed_precision(sums, bf16, MixedFor::training), op::softmax).types[0].dtype == f32);
   // Twice is once: targets that take a graph in two stages run the pass on both.
   CHECK(in_mixed_precision(mixed, bf16, MixedFor::inference) == mixed);
+}
+
+TEST_CASE("the report says the dtypes of each node as it runs: narrow products, sums in f32, codes of a byte") {
+  const auto dtypes = [](Compute compute, std::string_view op) {
+    std::set<std::string> found;
+    for (const DispatchLine& line : dispatch_report(block(), Device::cpu(), computed(compute)).lines)
+      if (line.op == op) found.insert(line.dtypes);
+    return found;
+  };
+  using Found = std::set<std::string>;
+  CHECK(dtypes(Compute::as_f32, "fused_matmul") == Found{"f32"});
+  CHECK(dtypes(Compute::as_f32, "convert").empty());
+  CHECK(dtypes(Compute::as_bf16, "fused_matmul") == Found{"bf16"});
+  CHECK(dtypes(Compute::as_f16, "fused_matmul") == Found{"f16"});
+  CHECK(dtypes(Compute::as_bf16, "convert").contains("f32 -> bf16"));
+  for (const Compute compute : {Compute::as_f32, Compute::as_bf16, Compute::as_f16}) {
+    const std::string table = dispatch_report(block(), Device::cpu(), computed(compute)).table();
+    CHECK_MESSAGE((table.find("bf16") != std::string::npos) == (compute == Compute::as_bf16), table);
+  }
+  const CompiledGraph narrow = Session().compile(block(), computed(Compute::as_bf16));
+  CHECK(narrow.report().json() == dispatch_report(block(), Device::cpu(), computed(Compute::as_bf16)).json());
+
+  Graph g("constant_weights");
+  const Value x = g.input("x", f32, {6, 32});
+  g.output(linear(x, g.constant(noise({64, 32}, 1, 1.0f)), g.constant(noise({64}, 2, 1.0f))));
+  Found quantized;
+  for (const DispatchLine& line : dispatch_report(g, Device::cpu(), computed(Compute::as_i8)).lines)
+    if (line.op == "dynamic_quantize_matmul") quantized.insert(line.dtypes);
+  CHECK(quantized == Found{"f32, i8 -> f32"});
 }
 
 TEST_CASE("a mask keeps the lowest number of f32, which bf16 and f16 have not") {

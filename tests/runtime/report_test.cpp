@@ -79,7 +79,7 @@ TEST_CASE("a report can be had without compiling, names every node of the user's
   CHECK(json.at("target") == "cpu");
   REQUIRE(json.at("nodes").size() == report.lines.size());
   for (const auto& node : json.at("nodes"))
-    for (const char* key : {"node", "op", "verdict", "reason"}) CHECK(node.contains(key));
+    for (const char* key : {"node", "op", "verdict", "reason", "dtypes"}) CHECK(node.contains(key));
   CHECK(report.table().find("all") != std::string::npos);
   CHECK(text_of(report).starts_with("on cpu:\n"));
 }
