@@ -55,10 +55,11 @@ std::vector<std::pair<size_t, size_t>> integers_in(const std::string& text) {
   return all;
 }
 
-/// Of the first three samples of each op; sanitized, where it is overflow and memory that are looked at and not time,
-/// of the first one, without the number that most ops do take.
+/// Of the first sample of each op, or of the first three (RLX_CHECK_ALL); sanitized, where it is overflow and memory
+/// that are looked at and not time, without the number that most ops do take.
 std::vector<Hostile> hostile_cases() {
   const bool few = test::sanitized();
+  const size_t most = test::checks_all() ? 3 : 1;
   std::vector<int64_t> numbers = {0, 1'000'003, int64_t{1} << 31, 4'294'967'295, int64_t{1} << 62};
   if (few) std::erase(numbers, 1'000'003);
   std::vector<Hostile> all;
@@ -66,7 +67,7 @@ std::vector<Hostile> hostile_cases() {
     if (!op->samples) continue;
     size_t samples = 0;
     for (const Sample& sample : op->samples()) {
-      if (samples++ == (few ? 1 : 3)) break;
+      if (samples++ == most) break;
       laws::Case c = laws::case_of(sample);
       for (Type& t : c.types)
         if (t.dtype == f64) t.dtype = f32;
