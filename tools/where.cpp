@@ -231,7 +231,7 @@ Subcommand add_where(CLI::App& rlx) {
       ->required();
   where->target_option = add_device_option(*app, where->target, "--target");
   app->add_flag("--strict", where->strict, "exit code 1 unless every node is native");
-  app->add_flag("--json", where->json, "print {target, nodes: [{node, op, verdict, reason}]}");
+  app->add_flag("--json", where->json, "print {target, nodes: [{node, op, verdict, reason, dtypes}]}");
   app->add_flag("--nodes", where->nodes, "print a line for each node instead of one for each op");
   app->add_flag("--memory", where->memory, "print the memory of a run on the CPU instead, and the least it could be");
   app->add_flag("--strategies", where->strategies,

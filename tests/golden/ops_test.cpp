@@ -167,8 +167,8 @@ std::map<std::string, Counts> check_all(Run run, size_t stride = 1) {
 }  // namespace
 
 TEST_CASE("the reference gives the numbers of NumPy, SciPy, PyTorch, JAX and ONNX for every op") {
-  // Sanitized: every sixteenth case, in plain loops that other cases of the same op go through as well.
-  size_t stride = test::sanitized() ? 16 : 1;
+  // Sanitized: one case in thirty-two, in plain loops that other cases of the same op go through as well.
+  size_t stride = test::sanitized() ? 32 : 1;
   auto counts = check_all([](const Case& c) { return interpret(c.graph(), c.inputs); }, stride);
   Counts all;
   for (const auto& [family, some] : counts) {
@@ -200,9 +200,9 @@ void check_on_default_device(int threads, const CompileOptions& options, size_t 
 }  // namespace
 
 TEST_CASE("the default device gives them with one thread and with two") {
-  // A sample: with two; sanitized every sixteenth case, as compiling takes the time, and the kernels' own tests run
+  // A sample: with two; sanitized one case in thirty-two, as compiling takes the time, and the kernels' own tests run
   // there too.
-  const size_t stride = test::sanitized() ? 16 : 1;
+  const size_t stride = test::sanitized() ? 32 : 1;
   for (int threads = test::samples() ? 2 : 1; threads <= 2; ++threads) check_on_default_device(threads, {}, stride);
 }
 

@@ -5,6 +5,7 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
+#include "support/sanitized.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -29,7 +30,9 @@ void check(const Graph& g, int threads, int64_t inputs_of_a_unit = 1) {
   for (const auto& [name, value] : params) compiled.set_param(name, value);
   INFO(g.name());
   REQUIRE(compiled.report().count(Verdict::composed) == 0);
-  CHECK(difference(compiled.run_ordered(inputs), interpret(g, inputs, params)) == "");
+  const std::vector<Tensor> got = compiled.run_ordered(inputs);
+  if (test::sanitized()) return;  // its memory was judged; the reference takes ten times as long as the kernel
+  CHECK(difference(got, interpret(g, inputs, params)) == "");
 }
 
 Graph stacked(const OpDef& op, DType t, int64_t batch, int64_t steps, int64_t width, int64_t hidden, int64_t layers,

@@ -1,7 +1,9 @@
 // Every law over every op and sample.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <map>
 
 #include "ir/leaves.h"
 #include "support/laws.h"
@@ -13,15 +15,19 @@ namespace {
 
 struct Counts {
   size_t checks = 0, not_applicable = 0;
+  std::map<std::string, double, std::less<>> seconds = {};  // by law
 };
 /// One law on the first `most` samples of an op.
 void check(const laws::Law& law, const OpDef& op, size_t most, Counts& counts) {
   const auto samples = op.samples();
+  const auto begin = std::chrono::steady_clock::now();
   for (size_t s = 0; s < std::min(samples.size(), most); ++s) {
     const laws::Finding f = laws::examine(law, op, samples[s]);
     (f.outcome == laws::Outcome::not_applicable ? counts.not_applicable : counts.checks) += 1;
     CHECK_MESSAGE(f.outcome != laws::Outcome::broken, law.name, " of ", op.name, " sample ", s, ": ", f.why);
   }
+  counts.seconds[std::string(law.name)] +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 bool is_start_of_graph(const OpDef* op) { return op == &op::input || op == &op::param || op == &op::constant; }
 std::string law_of_default_device() { return "backend_agrees(" + Device::from_environment().name() + ")"; }
@@ -48,6 +54,7 @@ TEST_CASE("every op keeps every law on each of its samples") {
     }
   }
   MESSAGE(counts.checks, " checks over ", all_ops().size(), " ops; ", counts.not_applicable, " did not apply");
+  for (const auto& [law, seconds] : counts.seconds) MESSAGE(law, ": ", seconds, " s");
 }
 
 TEST_CASE("every sample of every op runs on the default device as its report says, and like the reference") {
