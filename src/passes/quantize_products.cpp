@@ -6,6 +6,7 @@
 #include "ir/rewrite.h"
 #include "passes/bound_values.h"
 #include "passes/mixed_precision.h"
+#include "passes/plain_convolution.h"
 #include "rlx/ops/dynamic_quantize.h"
 
 namespace rlx {
@@ -51,11 +52,55 @@ bool gains_from_int8(const Type& x, const Type& w, bool transposed) {
   return k >= kFewTerms && k <= kMostTerms && n >= kFewOutputs;
 }
 
+/// The terms of each sum of a convolution with these weights; none if that is not known, or too little or too much.
+std::optional<int64_t> convolved_terms(const DirectConvolution& c) {
+  const Type &x = c.x.type(), &w = c.w.type();
+  if (x.dtype != f32 || w.dtype != f32 || !is_static(w.dims)) return {};
+  int64_t k = 1;
+  for (size_t d = 1; d < w.dims.size(); ++d) {
+    k *= w.dims[d].value();
+    if (k > kMostTerms) return {};
+  }
+  if (k < kFewTerms || w.dims[0].value() / c.attrs.groups < kFewOutputs) return {};
+  return k;
+}
+
+using Takes = std::function<bool(const Question&)>;
+
+std::vector<Value> convolved(Values in, const DirectConvolution& like, int64_t k) {
+  const DynamicQuantized weights = dynamic_quantize(in[1], axes_from(1, in[1].dims().size() - 1));
+  const FusedConvAttrs& a = like.attrs;
+  return {dynamic_quantize_conv(in[0], weights.codes, weights.scale,
+                                {like.bias ? in[2] : Value(), like.residual ? in.back() : Value(), a.activation},
+                                as_dynamic_quantize_conv(a, largest_code(k)))};
+}
+/// Asks of the node that would be made, in a graph of its own.
+bool is_taken(const Takes& takes, Values in, const DirectConvolution& like, int64_t k) {
+  std::vector<Type> types;
+  for (const Value& v : in) types.push_back(v.type());
+  const Graph trial = trace(types, [&](Graph&, Values v) { return Many<Value>(convolved(v, like, k)); });
+  const Node& node = trial.node(trial.outputs()[0].ref);
+  types.clear();
+  for (Ref r : node.operands) types.push_back(trial.type(r));
+  return takes({node, types});
+}
+
 }  // namespace
 
 Graph quantize_products(const Graph& g) {
+  return quantize_products(g, [](const Question&) { return true; });
+}
+
+Graph quantize_products(const Graph& g, const Takes& takes) {
   const std::vector<bool> bound = bound_nodes(g);
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    if (const auto c = plain_convolution(site.node, site.operands)) {
+      const Ref x = site.node.operands[0], w = site.node.operands[1];
+      if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
+      const auto k = convolved_terms(*c);
+      if (!k || !is_taken(takes, site.operands, *c, *k)) return {};
+      return convolved(site.operands, *c, *k);
+    }
     const auto product = weight_product(site.node);
     if (!product) return {};
     const Ref x = site.node.operands[0], w = site.node.operands[1];
