@@ -386,7 +386,7 @@ struct IntegerConvolution {
 }  // namespace
 
 TEST_CASE("convolutions in int8 are within half a step of each number, whatever the sizes of images and kernels") {
-  IntegerConvolution layer{8, 12, 20, 6};
+  IntegerConvolution layer{8, 12, 40, 6};
   layer.is_relu = false;
   const float sizes[] = {1, 1e30f, 1e-42f, 0, 3e-39f, 250, 1e-20f, 1e15f};
   const auto x = layer.x.mutable_values<float>(), w = layer.w.mutable_values<float>();
@@ -398,7 +398,7 @@ TEST_CASE("convolutions in int8 are within half a step of each number, whatever 
   for (size_t n = 0; n < 8; ++n) {
     const auto image = layer.x.values<float>().subspan(n * 432, 432);
     const double x_scale = scale_of(image, 1023);
-    for (size_t o = 0; o < 20; ++o) {
+    for (size_t o = 0; o < 40; ++o) {
       const auto kernel = layer.w.values<float>().subspan(o * 108, 108);
       const double w_scale = scale_of(kernel, 127), bias = layer.b.values<float>()[o];
       for (size_t row = 0; row < 6; ++row)
@@ -411,7 +411,7 @@ TEST_CASE("convolutions in int8 are within half a step of each number, whatever 
             exact += a * c;
             bound += std::fabs(a) * w_scale / 2 + std::fabs(c) * x_scale / 2 + x_scale * w_scale / 4;
           }
-          const double got = y[((n * 20 + o) * 6 + row) * 6 + column], apart = std::fabs(got - exact);
+          const double got = y[((n * 40 + o) * 6 + row) * 6 + column], apart = std::fabs(got - exact);
           bound = bound * (1 + 0x1p-11) + 4 * 0x1p-24 * (std::fabs(exact) + bound + std::fabs(bias)) + 0x1p-149;
           CAPTURE(n);
           CAPTURE(o);
@@ -441,10 +441,10 @@ TEST_CASE("an image with a number that is not finite is NaN in int8, and no othe
 TEST_CASE(
     "convolutions in int8 have the same bits by kernel, by decomposition, by images alone, and with any threads") {
   for (const IntegerConvolution& whole :
-       {IntegerConvolution{1, 48, 16, 5, 1}, IntegerConvolution{3, 65, 17, 9, 1},
+       {IntegerConvolution{1, 48, 64, 5, 1}, IntegerConvolution{3, 65, 77, 9, 1},
         IntegerConvolution{2, 64, 70, 9, 1, 2}, IntegerConvolution{2, 6, 40, 12},
-        IntegerConvolution{3, 16, 24, 15, 3, 2}, IntegerConvolution{1, 3, 24, 30, 7, 2},
-        IntegerConvolution{2, 24, 36, 8, 3, 1, 2}, IntegerConvolution{20, 8, 130, 20}}) {
+        IntegerConvolution{3, 16, 34, 15, 3, 2}, IntegerConvolution{1, 5, 33, 30, 7, 2},
+        IntegerConvolution{2, 24, 72, 8, 3, 1, 2}, IntegerConvolution{20, 8, 130, 20}}) {
     CAPTURE(whole.in);
     CAPTURE(whole.kernel);
     CompileOptions common = computed(Compute::as_i8);
