@@ -42,7 +42,7 @@ def arguments(words):
                         help="what to run as RLX (default: build/release/bin/rlx bench)")  # fmt: skip
     parser.add_argument("--compute", choices=["f32", "bf16", "f16", "int8", "auto"], default="f32",
                         help="in what each program computes (default f32): RLX's option, OpenVINO's hint, PyTorch's autocast; int8, "
-                        "of minilm: ONNX Runtime's and PyTorch's dynamic quantization, OpenVINO's by NNCF; auto: what each does if left to choose. What has no such choice keeps f32, and its name says so")  # fmt: skip
+                        "of minilm: ONNX Runtime's and PyTorch's dynamic quantization, OpenVINO's by NNCF, of vision ONNX Runtime's; auto: what each does if left to choose. What has no such choice keeps f32, and its name says so")  # fmt: skip
     parser.add_argument("--limits", default=str(ROOT / "build/release/bench/limits"), help="the program that measures them")
     parser.add_argument("--python", default=str(ROOT / ".deps/bench/venv/bin/python"), help="that has the peers")
     parser.add_argument("--model", default=os.environ.get("RLX_MODEL"), help="folder of all-MiniLM-L6-v2 (default: where scripts/fetch_minilm.py leaves it)")  # fmt: skip

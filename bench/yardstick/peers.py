@@ -137,7 +137,7 @@ def missing_packages(python, packages):
 
 
 TAKES_FLOATS = {"openvino", "pytorch", "pytorch-compiled"}  # and so are measured as asked (--compute)
-TAKES_INT8 = {("minilm", name) for name in ("onnxruntime", "onnxruntime-fused", "openvino", "pytorch")}
+TAKES_INT8 = {("minilm", name) for name in ("onnxruntime", "onnxruntime-fused", "openvino", "pytorch")} | {("vision", "onnxruntime")}
 
 
 def peers_of(suite, python, threads, environment, chosen=None):

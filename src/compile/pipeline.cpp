@@ -59,8 +59,9 @@ Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOpt
   const DType narrow = computed_in(options, target);
   return narrow == f16 || narrow == bf16 ? in_mixed_precision(g, narrow, MixedFor::inference) : g;
 }
-Graph quantize_products_for(const Graph& g, const Target&, const CompileOptions& options) {
-  return options.compute == Compute::as_i8 ? quantize_products(g) : g;
+Graph quantize_products_for(const Graph& g, const Target& target, const CompileOptions& options) {
+  if (options.compute != Compute::as_i8) return g;
+  return quantize_products(g, [&](const Question& q) { return !target.refuses(q); });
 }
 
 Graph sums_in_f64_for(const Graph& g, const Target&, const CompileOptions& options) {

@@ -59,6 +59,7 @@ class Carrier {
     const size_t rank = node.types[0].dims.size();
     if (rank < 3) return {};
     if (const auto c = plain_convolution(node, site.operands)) return convolved(site, *c);
+    if (node.op == &op::dynamic_quantize_conv) return convolved_in_integers(site);
     if (!is_worthwhile(site)) return {};
     if (node.op->elementwise) return elementwise(site);
     if (node.op == &op::reduce_window && node.operands.size() == 1) {
@@ -139,6 +140,16 @@ class Carrier {
     c.x = last_of(c.x);
     if (c.residual) c.residual = last_of(c.residual);
     return one(c.emit());
+  }
+  std::optional<std::vector<Value>> convolved_in_integers(const Site& site) {
+    auto a = site.node.attrs.as<DynamicQuantizeConvAttrs>();
+    if (a.channels_last) return {};
+    std::vector<Value> in(site.operands.begin(), site.operands.end());
+    carried += size_of(in[0].type()) + size_of(site.node.types[0]);
+    a.channels_last = true;
+    in[0] = last_of(in[0]);
+    if (a.has_residual) in.back() = last_of(in.back());
+    return one(emit(op::dynamic_quantize_conv, std::move(in), std::move(a)));
   }
   std::optional<std::vector<Value>> elementwise(const Site& site) {
     const size_t rank = site.node.types[0].dims.size();

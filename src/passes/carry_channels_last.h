@@ -5,9 +5,10 @@
 
 namespace rlx {
 
-/// Gives the convolutions that plain_convolution.h recognizes images with contiguous channels ([N, spatial..., C]), and
-/// carries that layout through the ops between them: element-wise ops, windows, pads, slices, concatenations,
-/// reductions. The kernels prefer this layout; without the pass each of them would convert its operands and its result.
+/// Gives the convolutions that plain_convolution.h recognizes, and dynamic_quantize_conv, images with contiguous
+/// channels ([N, spatial..., C]), and carries that layout through the ops between them: element-wise ops, windows,
+/// pads, slices, concatenations, reductions. The kernels prefer this layout; without the pass each of them would
+/// convert its operands and its result.
 ///
 ///   before  %2 = conv(%0, %1)            after  %2 = transpose(%0) {permutation = [0, 2, 3, 1]}
 ///           %3 = tanh(%2)                       %3 = fused_conv(%2, %1) {channels_last = true}

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "rlx/ops/conv.h"
+#include "rlx/ops/dynamic_quantize.h"
 
 namespace rlx {
 namespace {
@@ -27,7 +28,8 @@ bool is_in_order(const Axes& layout) {
 
 bool has_convolutions(const Graph& g) {
   return std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& node) {
-    return node.op == &op::conv || node.op == &op::convolution || node.op == &op::fused_conv;
+    return node.op == &op::conv || node.op == &op::convolution || node.op == &op::fused_conv ||
+           node.op == &op::dynamic_quantize_conv;
   });
 }
 

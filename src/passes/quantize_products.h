@@ -1,8 +1,10 @@
-// Products with weights in integers, `compute = int8`: weights of 8 bits, the other operand of 11. Neighbour:
-// mixed_precision, for floats narrower than f32, whose table says which ops are products.
+// Products and convolutions with weights in integers, `compute = int8`: weights of 8 bits, the other operand of 11.
+// Neighbour: mixed_precision, for floats narrower than f32, whose table says which ops are products.
 #pragma once
 
-#include "rlx/graph.h"
+#include <functional>
+
+#include "passes/target.h"
 
 namespace rlx {
 
@@ -18,6 +20,17 @@ namespace rlx {
 /// alone, while the left one is not. Products whose k or n is small stay in f32, as int8 gains nothing there, and so do
 /// those whose k is so large that sums might overflow; the bounds stand in the .cpp. Sub-graphs are left as they are:
 /// what they compute with is given to them, and is no weight there.
+///
+/// The convolutions of plain_convolution.h become dynamic_quantize_conv on the same terms, k being the channels of a
+/// group times the taps, n the output channels of a group, and the scale of x one for each image. So depthwise ones
+/// stay in f32, and so do all that the target lacks a kernel for (`takes`): their decomposition is a convolution of
+/// i32, slower than that of f32.
+///
+///   before  %2 = fused_conv(%0, %1)         after  %2, %3 = dynamic_quantize(%1) {axes = [1, 2, 3]}
+///             {activation = relu}                  %4 = dynamic_quantize_conv(%0, %2, %3)
+///                                                         {activation = relu, x_largest = 1023}
+Graph quantize_products(const Graph& g, const std::function<bool(const Question&)>& takes);
+/// For a target that takes all of them.
 Graph quantize_products(const Graph& g);
 
 }  // namespace rlx

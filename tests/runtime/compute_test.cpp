@@ -383,4 +383,157 @@ TEST_CASE("weights of int8 are kept in a byte each") {
   CHECK(bytes(Compute::as_f32) > 4 * weights);
 }
 
+namespace {
+
+/// [images, in, height, width] by a convolution with a bias, a residual and a relu.
+struct IntegerConvolution {
+  int64_t images, in, out, side;
+  int64_t kernel = 3, stride = 1, groups = 1;
+  bool is_relu = true;
+  Tensor x = noise({images, in, side, side}, 1, 1), w = noise({out, in / groups, kernel, kernel}, 2, 1),
+         b = noise({out}, 3, 1);
+
+  int64_t pad() const { return kernel / 2; }
+  int64_t made() const { return (side + 2 * pad() - kernel) / stride + 1; }
+  Graph graph() const {
+    Graph g("layer");
+    const Value given = g.input("x", f32, {Dim::symbol("N"), in, side, side});
+    Value y = conv(given, g.param("w", f32, {out, in / groups, kernel, kernel}),
+                   {.stride = {stride, stride}, .padding = {pad(), pad()}, .groups = groups});
+    y = y + broadcast_in_dim(g.param("b", f32, {out}), y.dims(), {1});
+    g.output(is_relu ? relu(y) : y, "y");
+    return g;
+  }
+  std::vector<float> run(const CompileOptions& options, int threads = 1) const {
+    CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(graph(), options);
+    compiled.set_param("w", w), compiled.set_param("b", b);
+    compiled.run({{"x", noise({images + 1, in, side, side}, 9, 1)}});
+    const Tensor y = compiled.run({{"x", x}})[0];
+    return {y.values<float>().begin(), y.values<float>().end()};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("convolutions in int8 are within half a step of each number, whatever the sizes of images and kernels") {
+  IntegerConvolution layer{8, 12, 40, 6};
+  layer.is_relu = false;
+  const float sizes[] = {1, 1e30f, 1e-42f, 0, 3e-39f, 250, 1e-20f, 1e15f};
+  const auto x = layer.x.mutable_values<float>(), w = layer.w.mutable_values<float>();
+  for (size_t i = 0; i < x.size(); ++i) x[i] *= sizes[i / 432 % 8] * (i % 7 == 3 ? 1e-3f : 1);
+  for (size_t i = 0; i < w.size(); ++i) w[i] *= i / 108 % 5 == 4 ? 1e-30f : i / 108 % 5 == 3 ? 1e4f : 1;
+  const std::vector<float> y = layer.run(computed(Compute::as_i8));
+  double worst = 0;
+  size_t differing = 0;
+  for (size_t n = 0; n < 8; ++n) {
+    const auto image = layer.x.values<float>().subspan(n * 432, 432);
+    const double x_scale = scale_of(image, 1023);
+    for (size_t o = 0; o < 40; ++o) {
+      const auto kernel = layer.w.values<float>().subspan(o * 108, 108);
+      const double w_scale = scale_of(kernel, 127), bias = layer.b.values<float>()[o];
+      for (size_t row = 0; row < 6; ++row)
+        for (size_t column = 0; column < 6; ++column) {
+          double exact = bias, bound = 0;
+          for (size_t p = 0; p < 108; ++p) {
+            const size_t i = row + p / 3 % 3 - 1, j = column + p % 3 - 1;  // beyond the image, it wraps to the largest
+            if (i > 5 || j > 5) continue;
+            const double a = image[p / 9 * 36 + i * 6 + j], c = kernel[p];
+            exact += a * c;
+            bound += std::fabs(a) * w_scale / 2 + std::fabs(c) * x_scale / 2 + x_scale * w_scale / 4;
+          }
+          const double got = y[((n * 40 + o) * 6 + row) * 6 + column], apart = std::fabs(got - exact);
+          bound = bound * (1 + 0x1p-11) + 4 * 0x1p-24 * (std::fabs(exact) + bound + std::fabs(bias)) + 0x1p-149;
+          CAPTURE(n);
+          CAPTURE(o);
+          CHECK(apart <= bound);
+          worst = std::max(worst, apart / bound);
+          differing += apart > bound / 1000;
+        }
+    }
+  }
+  CHECK(worst > 0.02);  // the bound is one that is felt
+  CHECK(differing > 1500);
+}
+
+TEST_CASE("an image with a number that is not finite is NaN in int8, and no other image is touched") {
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    IntegerConvolution layer{5, 16, 33, 7};
+    layer.is_relu = false;
+    const std::vector<float> before = layer.run(computed(Compute::as_i8), 2);
+    layer.x.mutable_values<float>()[3 * 784 + 100] = bad;
+    const std::vector<float> after = layer.run(computed(Compute::as_i8), 2);
+    for (size_t i = 0; i < after.size(); ++i)
+      if (i / (33 * 49) == 3) CHECK(std::isnan(after[i]));
+      else CHECK(after[i] == before[i]);
+  }
+}
+
+TEST_CASE(
+    "convolutions in int8 have the same bits by kernel, by decomposition, by images alone, and with any threads") {
+  for (const IntegerConvolution& whole :
+       {IntegerConvolution{1, 48, 64, 5, 1}, IntegerConvolution{3, 65, 77, 9, 1},
+        IntegerConvolution{2, 64, 70, 9, 1, 2}, IntegerConvolution{2, 6, 40, 12},
+        IntegerConvolution{3, 16, 34, 15, 3, 2}, IntegerConvolution{1, 5, 33, 30, 7, 2},
+        IntegerConvolution{2, 24, 72, 8, 3, 1, 2}, IntegerConvolution{20, 8, 130, 20}}) {
+    CAPTURE(whole.in);
+    CAPTURE(whole.kernel);
+    CompileOptions common = computed(Compute::as_i8);
+    common.force_common = {"dynamic_quantize_conv"};
+    CHECK(
+        dispatch_report(whole.graph(), Device::cpu(), computed(Compute::as_i8)).table().find("dynamic_quantize_conv") !=
+        std::string::npos);
+    const std::vector<float> y = whole.run(computed(Compute::as_i8));
+    CHECK(whole.run(common) == y);
+    CHECK(whole.run(computed(Compute::as_i8), 2) == y);
+    CHECK(whole.run(computed(Compute::as_f32)) != y);
+    IntegerConvolution first = whole;
+    first.images = 1;
+    const Shape one{1, whole.in, whole.side, whole.side};
+    const auto values = whole.x.values<float>().first(whole.x.element_count() / static_cast<size_t>(whole.images));
+    first.x = Tensor::of<float>(one, std::vector<float>(values.begin(), values.end()));
+    const std::vector<float> alone = first.run(computed(Compute::as_i8));
+    CHECK(std::equal(alone.begin(), alone.end(), y.begin()));
+  }
+}
+
+TEST_CASE("kernels of int8 are kept in a byte each, and depthwise convolutions stay in f32") {
+  Graph g("large");
+  g.output(conv(g.input("x", f32, {1, 512, 3, 3}), g.param("w", f32, {2048, 512, 3, 3}), {}), "y");
+  const auto bytes = [&](Compute compute) {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(compute));
+    compiled.set_param("w", noise({2048, 512, 3, 3}, 1, 1));
+    compiled.run({{"x", noise({1, 512, 3, 3}, 2, 1)}});
+    return static_cast<double>(compiled.memory_bytes());
+  };
+  const double weights = 2048 * 512 * 9;
+  CHECK(bytes(Compute::as_i8) < 1.1 * weights);
+  CHECK(bytes(Compute::as_f32) > 3.9 * weights);
+  const IntegerConvolution depthwise{1, 64, 64, 9, 7, 1, 64};
+  CHECK(depthwise.run(computed(Compute::as_i8)) == depthwise.run(computed(Compute::as_f32)));
+}
+
+TEST_CASE("the gradient of a convolution in int8 is that of the convolution with the kernel that its codes stand for") {
+  const DynamicQuantizeConvAttrs attrs{.padding = {1, 1}, .groups = 2, .x_largest = 1023};
+  Graph g("convolution");
+  Value x = g.input("x", f32, {2, 6, 5, 4}), w = g.input("w", i8, {8, 3, 3, 3}), scale = g.input("scale", f32, {8});
+  Value bias = g.input("bias", f32, {8});
+  g.output(dynamic_quantize_conv(x, w, scale, {.bias = bias, .activation = Activation::tanh}, attrs), "y");
+  Graph f("floats");
+  Value fx = f.input("x", f32, {2, 6, 5, 4}), fw = f.input("w", i8, {8, 3, 3, 3}), fscale = f.input("scale", f32, {8});
+  Value fbias = f.input("bias", f32, {8});
+  const Value weights = convert(fw, f32) * broadcast_in_dim(fscale, {8, 3, 3, 3}, {0});
+  const Value y = conv(fx, weights, {.padding = {1, 1}, .groups = 2});
+  f.output(tanh(y + broadcast_in_dim(fbias, y.dims(), {1})), "y");
+  Tensor codes(i8, {8, 3, 3, 3});
+  for (size_t i = 0; i < codes.element_count(); ++i) store(codes, i, static_cast<int64_t>(i * 37 % 255) - 127);
+  const std::vector<Tensor> in = {noise({2, 6, 5, 4}, 1, 1), codes, noise({8}, 2, 0.01f), noise({8}, 3, 1),
+                                  noise({2, 8, 5, 4}, 4, 1)};
+  const Names wrt = {"x", "scale", "bias"};
+  const auto got = interpret(vjp(g, wrt, false), in), wanted = interpret(vjp(f, wrt, false), in);
+  REQUIRE(got.size() == 3);
+  for (size_t r = 0; r < got.size(); ++r)
+    for (size_t i = 0; i < got[r].element_count(); ++i)
+      CHECK(got[r].values<float>()[i] == doctest::Approx(wanted[r].values<float>()[i]).epsilon(1e-4));
+}
+
 }  // namespace rlx

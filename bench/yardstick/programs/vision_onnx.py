@@ -1,5 +1,8 @@
 """The networks for images as ONNX graphs, run by ONNX Runtime or OpenVINO, which fold the norms themselves."""
 
+import pathlib
+import tempfile
+
 from yardstick import serve
 
 THREADS, VARIANT = serve.threads_and_variant()
@@ -30,9 +33,28 @@ def model_of(net):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
 
 
+def int8_of(model):
+    """After ONNX Runtime's dynamic quantization of convolutions (DynamicQuantizeLinear, ConvInteger) and of the last
+    product. It leaves norms alone, so they are folded before."""
+    import onnxruntime
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder:
+        folded, quantized = (str(pathlib.Path(folder) / name) for name in ("folded.onnx", "int8.onnx"))
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath, options.log_severity_level = folded, 3
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        quantize_dynamic(folded, quantized, op_types_to_quantize=["Conv", "MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QInt8,
+                         extra_options={"DefaultTensorType": TensorProto.FLOAT})  # fmt: skip
+        return pathlib.Path(quantized).read_bytes()
+
+
 def prepare(case):
     net = vision_nets.NETS[suites.kind_of(case)](*suites.extents_of(case))
     model, inputs = model_of(net), {"v0": net.image}
+    if serve.COMPUTE == "int8" and VARIANT == "onnxruntime":
+        model = int8_of(model)
     return lambda: runtimes.runner(VARIANT)(model, inputs, THREADS)
 
 

@@ -37,21 +37,21 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k", "sort_values", "argsort",
            "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan", "checkpointed_scan",
            "quantize", "dequantize", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul",
-           "dequant_moe_weights", "qmatmul", "qconv2d", "dynamic_quantize", "dynamic_quantize_matmul", "scaled_quant_scale",
-           "scaled_quantize", "scaled_dequantize", "scaled_matmul", "scaled_grouped_matmul", "scaled_round", "fake_quantize",
-           "fake_quantize_backward", "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale",
-           "fake_quantize_affine", "spline_activation", "spline_activation_backward_x", "spline_activation_backward_coeff",
-           "synth_reconstruct", "synth_matmul", "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel",
-           "log_mel_backward", "welch_peaks", "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr",
-           "triangular_solve", "solve", "inverse", "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq",
-           "expm", "bimap", "reeig", "reeig_backward", "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward",
-           "spd_matrix_fn_hessian", "spd_log_map", "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward",
-           "spd_parallel_transport", "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward",
-           "spd_karcher_mean", "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update", "adam_update", "adagrad_update",
-           "rmsprop_update", "adafactor_update", "lamb_update", "lion_update", "muon_update", "sophia_update", "sparse_matmul",
-           "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample", "sparse_triangular_solve", "sparse_solve", "sparse_cg",
-           "gaussian_splat_prepare", "gaussian_splat_rasterize", "gaussian_splat_rasterize_backward", "gaussian_splat_render",
-           "gaussian_splat_render_backward"]
+           "dequant_moe_weights", "qmatmul", "qconv2d", "dynamic_quantize", "dynamic_quantize_matmul", "dynamic_quantize_conv",
+           "scaled_quant_scale", "scaled_quantize", "scaled_dequantize", "scaled_matmul", "scaled_grouped_matmul",
+           "scaled_round", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq", "fake_quantize_lsq_backward_x",
+           "fake_quantize_lsq_backward_scale", "fake_quantize_affine", "spline_activation", "spline_activation_backward_x",
+           "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul", "synth_matmul_backward", "fft_q",
+           "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks", "partitioned_conv", "lu", "cholesky", "geqrf",
+           "householder_product", "qr", "triangular_solve", "solve", "inverse", "det", "slogdet", "eigh", "eigh_backward", "svd",
+           "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward", "logeig", "logeig_backward", "spd_matrix_fn",
+           "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map", "spd_log_map_backward", "spd_exp_map",
+           "spd_exp_map_backward", "spd_parallel_transport", "spd_parallel_transport_backward", "spd_batch_norm",
+           "spd_batch_norm_backward", "spd_karcher_mean", "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update",
+           "adam_update", "adagrad_update", "rmsprop_update", "adafactor_update", "lamb_update", "lion_update", "muon_update",
+           "sophia_update", "sparse_matmul", "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample",
+           "sparse_triangular_solve", "sparse_solve", "sparse_cg", "gaussian_splat_prepare", "gaussian_splat_rasterize",
+           "gaussian_splat_rasterize_backward", "gaussian_splat_render", "gaussian_splat_render_backward"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -2559,6 +2559,35 @@ def dynamic_quantize_matmul(x, w, w_scale, bias=None, residual=None, transpose_r
         ("has_bias", bias is not None, "bool"),
         ("has_residual", residual is not None, "bool"),
         ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
+        ("x_largest", x_largest, "int"),
+    ])
+
+
+def dynamic_quantize_conv(x, w, w_scale, bias=None, residual=None, stride=(), padding=(), padding_high=(),
+        dilation=(), groups=1, activation="none", channels_last=False, x_largest=127):
+    """fused_conv in 8-bit integers: activation(f32(sum) w_scale x_scale + bias + residual), the lesser scale
+    multiplied first, where sum is the convolution, in i32, of codes w[O, C / groups, kernel...] with the codes of
+    x[N, C, spatial...] ([N, spatial..., C] with channels_last), which dynamic_quantize makes with a scale for
+    each image, up to x_largest. w_scale[O], bias[O] if has_bias, residual of the result's dims if has_residual.
+    Sums are exact while 127 x_largest (C / groups) taps is below 2^31, and wrap beyond. Its derivative looks
+    through the rounding of x: that of fused_conv with w w_scale.
+
+    Source: ONNX: DynamicQuantizeLinear and ConvInteger, with a scale for each image and output channel and no
+    zero points; Krishnamoorthi, arXiv:1806.08342, 2018, section 3.1: kernels by output channel
+
+    Attributes: stride (list of int; ()), padding (list of int; ()), padding_high (list of int; ()), dilation
+    (list of int; ()), groups (int; 1), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh | relu6
+    | hard_swish; "none"), channels_last (bool; False), x_largest (int; 127)."""
+    return emit_op("dynamic_quantize_conv", [x, w, w_scale, bias, residual], [
+        ("stride", stride, "list of int"),
+        ("padding", padding, "list of int"),
+        ("padding_high", padding_high, "list of int"),
+        ("dilation", dilation, "list of int"),
+        ("groups", groups, "int"),
+        ("has_bias", bias is not None, "bool"),
+        ("has_residual", residual is not None, "bool"),
+        ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
+        ("channels_last", channels_last, "bool"),
         ("x_largest", x_largest, "int"),
     ])
 

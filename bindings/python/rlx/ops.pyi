@@ -943,6 +943,21 @@ def dynamic_quantize_matmul(
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
     x_largest: int = ...,
 ) -> Array: ...
+def dynamic_quantize_conv(
+    x: ArrayLike,
+    w: ArrayLike,
+    w_scale: ArrayLike,
+    bias: ArrayLike | None = ...,
+    residual: ArrayLike | None = ...,
+    stride: int | Sequence[int] = ...,
+    padding: int | Sequence[int] = ...,
+    padding_high: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
+    groups: int = ...,
+    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
+    channels_last: bool = ...,
+    x_largest: int = ...,
+) -> Array: ...
 def scaled_quant_scale(
     x: ArrayLike,
     format: str = ...,

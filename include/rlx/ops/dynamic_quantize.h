@@ -1,14 +1,15 @@
-// Products of floats that are computed in integers: weights of 8 bits, and x of up to 16 bits, which gets its scales in
-// each run from its own numbers (dynamic quantization). `compute = int8` makes them (src/passes/quantize_products.h).
-// Neighbour: quantize.h, for codes whose scales are known before.
+// Products and convolutions of floats that are computed in integers: weights of 8 bits, and x of up to 16 bits, which
+// gets its scales in each run from its own numbers (dynamic quantization). `compute = int8` makes them
+// (src/passes/quantize_products.h). Neighbour: quantize.h, for codes whose scales are known before.
 #pragma once
 
+#include "rlx/ops/fused_blocks.h"
 #include "rlx/ops/linear.h"
 
 namespace rlx {
 
 namespace op {
-extern const OpDef dynamic_quantize, dynamic_quantize_matmul;
+extern const OpDef dynamic_quantize, dynamic_quantize_matmul, dynamic_quantize_conv;
 }  // namespace op
 
 struct DynamicQuantizeAttrs {
@@ -41,7 +42,8 @@ struct DynamicQuantizeMatmulAttrs {
              field("activation", &DynamicQuantizeMatmulAttrs::activation),
              field("x_largest", &DynamicQuantizeMatmulAttrs::x_largest));
 };
-/// The optional operands bias[n] and residual[..., n], of x's dtype (an empty Value: none), and the activation.
+/// The optional operands bias[n] and residual, which has the result's dims, of x's dtype (an empty Value: none), and
+/// the activation.
 struct DynamicEpilogue {
   Value bias = {}, residual = {};
   Activation activation = Activation::none;
@@ -55,5 +57,38 @@ struct DynamicEpilogue {
 /// dtypes and `x_largest`, shape_mismatch where ranks are wrong or dims do not fit.
 Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                               bool transpose_rhs = false, int64_t x_largest = 127);
+
+struct DynamicQuantizeConvAttrs {
+  Axes stride = {}, padding = {}, dilation = {};  ///< these and the next six are those of FusedConvAttrs
+  Axes padding_high = {};
+  int64_t groups = 1;
+  bool has_bias = false, has_residual = false;
+  Activation activation = Activation::none;
+  bool channels_last = false;
+  int64_t x_largest = 127;  ///< the largest magnitude of a code of x, as `largest` of dynamic_quantize
+  RLX_FIELDS(DynamicQuantizeConvAttrs, field("stride", &DynamicQuantizeConvAttrs::stride),
+             field("padding", &DynamicQuantizeConvAttrs::padding),
+             field("padding_high", &DynamicQuantizeConvAttrs::padding_high),
+             field("dilation", &DynamicQuantizeConvAttrs::dilation), field("groups", &DynamicQuantizeConvAttrs::groups),
+             field("has_bias", &DynamicQuantizeConvAttrs::has_bias),
+             field("has_residual", &DynamicQuantizeConvAttrs::has_residual),
+             field("activation", &DynamicQuantizeConvAttrs::activation),
+             field("channels_last", &DynamicQuantizeConvAttrs::channels_last),
+             field("x_largest", &DynamicQuantizeConvAttrs::x_largest));
+};
+/// The same convolution in floats, and back.
+FusedConvAttrs as_fused_conv(const DynamicQuantizeConvAttrs& attrs);
+DynamicQuantizeConvAttrs as_dynamic_quantize_conv(const FusedConvAttrs& attrs, int64_t x_largest);
+/// activation(sum * w_scale[o] * x_scale[n] + bias[o] + residual), each operation rounded to x's dtype, f32 or f64, the
+/// product with the lesser scale first. As in fused_conv, and not as in dynamic_quantize_matmul, the residual is added
+/// before the activation. `sum` is the convolution in i32 of the codes w, i8 [O, C / groups, kernel...], with those of
+/// x [N, C, spatial...] (channels_last: [N, spatial..., C]), which dynamic_quantize makes with a scale for each of the
+/// N images: an image's result does not depend on the others. Padding is codes of 0. An image with an infinity or a NaN
+/// gives NaN in all of its results. Sums are exact while 127 * x_largest * (C / groups) * taps < 2^31, beyond which
+/// they wrap. The builder sets has_bias and has_residual. The gradient looks through the rounding of x
+/// (straight-through): it is that of fused_conv with w * w_scale. Errors: invalid_argument for dtypes and `x_largest`,
+/// those of fused_conv.
+Value dynamic_quantize_conv(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
+                            DynamicQuantizeConvAttrs attrs = {});
 
 }  // namespace rlx

@@ -312,17 +312,21 @@ class CpuExecutable final : public HostExecutable {
       if (auto packed = packed_->packed_in_place_of(value)) value = std::move(*packed);
     }
   }
-  /// Whether nothing but products by dynamic_quantize_matmul, all in one layout, reads the param.
+  /// Whether nothing but products and convolutions in integers, all in one layout, reads the param.
   bool is_read_packed(const std::string& name) const {
-    std::set<bool> layouts;
+    std::set<std::string> layouts;
     for (const Output& o : graph_.outputs())
       if (graph_.node(o.ref).name == name && graph_.node(o.ref).op == &op::param) return false;
     for (const Node& node : graph_.nodes())
       for (size_t i = 0; i < node.operands.size(); ++i) {
         const Node& leaf = graph_.node(node.operands[i]);
         if (leaf.op != &op::param || leaf.name != name) continue;
-        if (node.op != &op::dynamic_quantize_matmul || i != 1) return false;
-        layouts.insert(node.attrs.as<DynamicQuantizeMatmulAttrs>().transpose_rhs);
+        if (i != 1) return false;
+        if (node.op == &op::dynamic_quantize_matmul)
+          layouts.insert(node.attrs.as<DynamicQuantizeMatmulAttrs>().transpose_rhs ? "rows" : "columns");
+        else if (node.op == &op::dynamic_quantize_conv)
+          layouts.insert(text_of(node.attrs.as<DynamicQuantizeConvAttrs>().groups, " groups"));
+        else return false;
       }
     return layouts.size() == 1;
   }

@@ -6,12 +6,7 @@
 #include "rlx/ops/dynamic_quantize.h"
 
 namespace rlx::cpu {
-namespace {
 
-using kernels::DynamicProduct;
-using kernels::Int8Weights;
-
-/// Estimated nanoseconds of a multiply-add.
 double int8_multiply_ns(kernels::Int8DotIsa isa) {
   switch (isa) {
     case kernels::Int8DotIsa::tiles: return 0.001;
@@ -23,6 +18,11 @@ double int8_multiply_ns(kernels::Int8DotIsa isa) {
   }
   return 0.01;
 }
+
+namespace {
+
+using kernels::DynamicProduct;
+using kernels::Int8Weights;
 
 class DynamicProductStep final : public Step {
  public:
@@ -114,10 +114,12 @@ class DynamicProductStep final : public Step {
 
 }  // namespace
 
+std::string refusal_of_codes(int64_t x_largest) {
+  return x_largest <= 16383 ? "" : text_of("codes up to ", x_largest, " take more than two bytes of 7 and 8 bits");
+}
 std::string when_dynamic_product(const Question& q) {
   if (q.operands[0].dtype != f32) return text_of("no kernel quantizes ", q.operands[0]);
-  const int64_t largest = q.node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest;
-  return largest <= 16383 ? "" : text_of("codes up to ", largest, " take more than two bytes of 7 and 8 bits");
+  return refusal_of_codes(q.node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest);
 }
 Prepared lower_dynamic_product(const LoweringContext& c) { return std::make_unique<DynamicProductStep>(c); }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "backends/cpu/lowering.h"
+#include "kernels/quant/vnni.h"
 #include "rlx/kernel.h"
 #include "rlx/ops/activation.h"
 
@@ -70,6 +71,13 @@ std::string when_quantized_weights_product(const Question&);
 
 // lower_dynamic_product.cpp
 std::string when_dynamic_product(const Question&);
+/// Why codes up to that are none of the kernel's; empty if they are.
+std::string refusal_of_codes(int64_t x_largest);
+/// Estimated nanoseconds of a multiply-add.
+double int8_multiply_ns(kernels::Int8DotIsa isa);
+
+// lower_dynamic_convolution.cpp
+std::string when_dynamic_convolution(const Question&);
 
 // lower_requantized_product.cpp
 std::string when_qconv2d(const Question&);

@@ -33,10 +33,9 @@ struct RowToQuantize {
   int64_t k;
   void* codes;
   int64_t piece, step;
-  bool is_wide;     ///< codes of 16 bits, else of 8
-  uint8_t flip;     ///< exclusive-ored to codes of 8 bits: 0x80 adds 128
-  int32_t largest;  ///< of the codes
-  std::byte* low;   ///< where the low bytes go, as the codes; null if codes take one byte
+  bool is_wide;    ///< codes of 16 bits, else of 8
+  uint8_t flip;    ///< exclusive-ored to codes of 8 bits: 0x80 adds 128
+  std::byte* low;  ///< where the low bytes go, as the codes; null if codes take one byte
 };
 
 /// Sums of some rows and columns, and where they end.
@@ -45,6 +44,7 @@ struct DynamicTile {
   int64_t stride, rows, columns;
   const float *x_scale, *w_scale, *bias, *residual;  ///< of the first row or column; the last two may be null
   int64_t residual_stride;
+  bool residual_first;
   float* y;
   int64_t y_stride;
 };
@@ -115,6 +115,7 @@ HWY_INLINE void finish_rows(const DynamicTile& t, Act act) {
       v = hn::Mul(v, hn::IfThenElse(is_w_less, w_scale, x_scale));
       v = hn::Mul(v, hn::IfThenElse(is_w_less, x_scale, w_scale));
       if (t.bias) v = hn::Add(v, load(t.bias + j));
+      if (residual && t.residual_first) return act(d, hn::Add(v, load(residual + j)));
       v = act(d, v);
       return residual ? hn::Add(v, load(residual + j)) : v;
     };
@@ -131,27 +132,31 @@ HWY_INLINE void finish_rows(const DynamicTile& t, Act act) {
 
 }  // namespace
 
-/// Writes the codes, and returns the scale.
-float quantize_one_row(const RowToQuantize& row) {
+/// Of numbers. Magnitudes are ordered as their bits are, with infinity above all numbers and NaN above infinity.
+uint32_t largest_magnitude_bits(const float* x, int64_t count) {
   const DRow d;
   const DBits di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Magnitudes are ordered as their bits are, with infinity above all numbers and NaN above infinity.
   const auto magnitude = hn::Set(di, 0x7fffffff);
-  auto most = hn::Zero(di), most2 = hn::Zero(di);
+  const auto bits_at = [&](int64_t at)
+                           HWY_ATTR { return hn::And(hn::BitCast(DBits(), hn::LoadU(DRow(), x + at)), magnitude); };
+  auto most = hn::Zero(di), most2 = most, most3 = most, most4 = most;
   int64_t i = 0;
-  for (; i + 2 * lanes <= row.k; i += 2 * lanes) {
-    most = hn::Max(most, hn::And(hn::BitCast(di, hn::LoadU(d, row.x + i)), magnitude));
-    most2 = hn::Max(most2, hn::And(hn::BitCast(di, hn::LoadU(d, row.x + i + lanes)), magnitude));
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    most = hn::Max(most, bits_at(i)), most2 = hn::Max(most2, bits_at(i + lanes));
+    most3 = hn::Max(most3, bits_at(i + 2 * lanes)), most4 = hn::Max(most4, bits_at(i + 3 * lanes));
   }
-  for (; i < row.k; i += lanes) {
-    const auto v = load_some(row.x + i, std::min(lanes, row.k - i));
+  for (; i < count; i += lanes) {
+    const auto v = load_some(x + i, std::min(lanes, count - i));
     most = hn::Max(most, hn::And(hn::BitCast(di, v), magnitude));
   }
-  const auto bits = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, hn::Max(most, most2))));
-  const bool is_finite = bits < 0x7f800000u;
-  const float scale = is_finite ? std::max(std::bit_cast<float>(bits) / static_cast<float>(row.largest), 0x1p-126f)
-                                : std::numeric_limits<float>::quiet_NaN();
+  most = hn::Max(hn::Max(most, most2), hn::Max(most3, most4));
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));
+}
+
+/// Writes the codes for a scale, which may be NaN.
+void write_row_codes(const RowToQuantize& row, float scale) {
+  const bool is_finite = scale == scale;
   if (is_finite && row.is_wide) write_codes<int16_t>(row, 1 / scale);
   else if (is_finite) write_codes<int8_t>(row, 1 / scale);
   else {
@@ -162,7 +167,6 @@ float quantize_one_row(const RowToQuantize& row) {
       if (row.low) std::memset(row.low + (piece - static_cast<std::byte*>(row.codes)), 0, bytes);
     }
   }
-  return scale;
 }
 
 void finish_dynamic_tile(const DynamicTile& tile, Activation activation) {
@@ -176,7 +180,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rlx::kernels {
 
-HWY_EXPORT(quantize_one_row);
+HWY_EXPORT(largest_magnitude_bits);
+HWY_EXPORT(write_row_codes);
 HWY_EXPORT(finish_dynamic_tile);
 
 namespace {
@@ -216,7 +221,7 @@ DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t 
   t.x_scale = scales_of(p.x) + row, t.w_scale = p.w_scale + column;
   t.bias = p.bias ? p.bias + column : nullptr;
   t.residual = p.residual ? p.residual + row * p.residual_stride + column : nullptr;
-  t.residual_stride = p.residual_stride;
+  t.residual_stride = p.residual_stride, t.residual_first = p.residual_first;
   t.y = p.y + row * p.y_stride + column, t.y_stride = p.y_stride;
   return t;
 }
@@ -278,6 +283,14 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
     }
 }
 
+void write_row(const Int8Weights& w, const float* x, int64_t count, const QuantizedRow& to, float scale) {
+  RowToQuantize row{};
+  row.x = x, row.k = count, row.codes = to.codes, row.low = to.low;
+  row.is_wide = is_in_pairs(w), row.flip = zero_code(w, 0);
+  row.piece = to.piece / code_bytes(w), row.step = to.step;
+  HWY_DYNAMIC_DISPATCH(write_row_codes)(row, scale);
+}
+
 }  // namespace
 
 size_t int8_weights_bytes(const Int8Weights& w) {
@@ -300,22 +313,38 @@ size_t quantized_rows_bytes(const Int8Weights& w, int64_t rows) {
 
 void quantize_rows(const Int8Weights& w, const float* x, int64_t x_stride, int64_t begin, int64_t end, int64_t rows,
                    void* out) noexcept {
-  auto* scales = static_cast<float*>(out);
-  char* codes = static_cast<char*>(out) + scale_bytes(rows);
   for (int64_t i = begin; i < end; ++i) {
-    RowToQuantize row{};
-    row.x = w.k > 0 ? x + i * x_stride : x, row.k = w.k, row.is_wide = is_in_pairs(w), row.largest = w.x_largest;
-    if (row.is_wide) {
-      row.codes = codes + i * pair_stride(w.k) * 2;
-      row.piece = pair_stride(w.k), row.step = 0;
-    } else {
-      row.codes = codes + i / kTileRows * left_tile_bytes(w.k) + i % kTileRows * kTileInt8;
-      row.piece = kTileInt8, row.step = kTileBytes;
-      row.flip = is_left_unsigned(w.isa) ? 0x80 : 0;
-      if (has_planes(w)) row.low = static_cast<std::byte*>(row.codes) + plane_bytes(w, rows);
-    }
-    scales[i] = HWY_DYNAMIC_DISPATCH(quantize_one_row)(row);
+    const QuantizedRow to = quantized_row(w, out, rows, i);
+    const float* from = w.k > 0 ? x + i * x_stride : x;
+    *to.scale = dynamic_scale(largest_magnitude(from, w.k), w.x_largest);
+    write_row(w, from, w.k, to, *to.scale);
   }
+}
+
+int code_planes(const Int8Weights& w) { return has_planes(w) ? 2 : 1; }
+int64_t code_bytes(const Int8Weights& w) { return is_in_pairs(w) ? 2 : 1; }
+uint8_t zero_code(const Int8Weights& w, int plane) { return plane == 0 && is_left_unsigned(w.isa) ? 0x80 : 0; }
+
+uint32_t largest_magnitude(const float* x, int64_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(largest_magnitude_bits)(x, count);
+}
+float dynamic_scale(uint32_t magnitude, int32_t x_largest) {
+  if (magnitude >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
+  return std::max(std::bit_cast<float>(magnitude) / static_cast<float>(x_largest), 0x1p-126f);
+}
+void quantize_numbers(const Int8Weights& w, const float* x, int64_t count, float scale, std::byte* codes,
+                      std::byte* low) noexcept {
+  write_row(w, x, count, {nullptr, codes, low, count * code_bytes(w), 0}, scale);
+}
+QuantizedRow quantized_row(const Int8Weights& w, void* out, int64_t rows, int64_t row) {
+  auto* scales = static_cast<float*>(out);
+  std::byte* codes = static_cast<std::byte*>(out) + scale_bytes(rows);
+  if (is_in_pairs(w)) {
+    const int64_t bytes = pair_stride(w.k) * 2;
+    return {scales + row, codes + row * bytes, nullptr, bytes, bytes};
+  }
+  codes += row / kTileRows * left_tile_bytes(w.k) + row % kTileRows * kTileInt8;
+  return {scales + row, codes, has_planes(w) ? codes + plane_bytes(w, rows) : nullptr, kTileInt8, kTileBytes};
 }
 
 void multiply_quantized_rows(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin,

@@ -42,7 +42,33 @@ inline constexpr int64_t kQuantizedRows = 32;
 void quantize_rows(const Int8Weights& weights, const float* x, int64_t x_stride, int64_t begin, int64_t end,
                    int64_t rows, void* out) noexcept;
 
+// The same in parts, for numbers that share a scale without being a row (dynamic_convolution.h). Codes lie in planes:
+// one of i16 for `pairs`, else one of bytes or, where x_largest is above 127, one of high and one of low bytes.
+
+int code_planes(const Int8Weights& weights);
+/// Bytes of a code in a plane.
+int64_t code_bytes(const Int8Weights& weights);
+/// Each byte of the code 0 in a plane.
+uint8_t zero_code(const Int8Weights& weights, int plane);
+/// The bits of the largest |x|, which are ordered as the numbers are, with infinity and NaN above all of them.
+uint32_t largest_magnitude(const float* x, int64_t count) noexcept;
+/// The scale of numbers up to that, as of a row.
+float dynamic_scale(uint32_t magnitude, int32_t x_largest);
+/// Writes the codes of x to each plane; they are 0 if `scale` is NaN. `low` is null if there is one plane.
+void quantize_numbers(const Int8Weights& weights, const float* x, int64_t count, float scale, std::byte* codes,
+                      std::byte* low) noexcept;
+/// A row in the memory that quantize_rows() fills: its k codes begin at `codes`, and in the second plane at `low`
+/// (else null), in pieces of `piece` bytes whose beginnings are `step` bytes apart. The last piece is filled up with
+/// whatever is finite: packed weights are 0 there.
+struct QuantizedRow {
+  float* scale;
+  std::byte *codes, *low;
+  int64_t piece, step;
+};
+QuantizedRow quantized_row(const Int8Weights& weights, void* out, int64_t rows, int64_t row);
+
 /// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) + residual, each operation rounded, the lesser scale first.
+/// With `residual_first` act is applied to the sum with the residual.
 struct DynamicProduct {
   /// A range of columns begins at a multiple of this.
   static constexpr int64_t kColumns = 64;
@@ -54,6 +80,7 @@ struct DynamicProduct {
   const float* bias = nullptr;      ///< [n], or null
   const float* residual = nullptr;  ///< [rows, n], or null
   int64_t residual_stride = 0;      ///< in elements, as y_stride
+  bool residual_first = false;
   Activation activation = Activation::none;
   float* y = nullptr;
   int64_t y_stride = 0;

@@ -22,6 +22,37 @@ Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpil
   return emit(op::dynamic_quantize_matmul, std::move(in),
               DynamicQuantizeMatmulAttrs{transpose_rhs, bool(e.bias), bool(e.residual), e.activation, x_largest});
 }
+Value dynamic_quantize_conv(Value x, Value w, Value w_scale, const DynamicEpilogue& e, DynamicQuantizeConvAttrs attrs) {
+  attrs.has_bias = bool(e.bias), attrs.has_residual = bool(e.residual), attrs.activation = e.activation;
+  std::vector<Value> in = {x, w, w_scale};
+  if (e.bias) in.push_back(e.bias);
+  if (e.residual) in.push_back(e.residual);
+  return emit(op::dynamic_quantize_conv, std::move(in), std::move(attrs));
+}
+
+FusedConvAttrs as_fused_conv(const DynamicQuantizeConvAttrs& a) {
+  return {.stride = a.stride,
+          .padding = a.padding,
+          .dilation = a.dilation,
+          .padding_high = a.padding_high,
+          .groups = a.groups,
+          .has_bias = a.has_bias,
+          .has_residual = a.has_residual,
+          .activation = a.activation,
+          .channels_last = a.channels_last};
+}
+DynamicQuantizeConvAttrs as_dynamic_quantize_conv(const FusedConvAttrs& a, int64_t x_largest) {
+  return {.stride = a.stride,
+          .padding = a.padding,
+          .dilation = a.dilation,
+          .padding_high = a.padding_high,
+          .groups = a.groups,
+          .has_bias = a.has_bias,
+          .has_residual = a.has_residual,
+          .activation = a.activation,
+          .channels_last = a.channels_last,
+          .x_largest = x_largest};
+}
 
 namespace {
 
@@ -42,6 +73,46 @@ Value stretched(Value v, Value x, const Axes& axes) {
   for (int64_t d = 0; d < x.rank(); ++d)
     if (std::find(axes.begin(), axes.end(), d) == axes.end()) others.push_back(d);
   return broadcast_in_dim(v, x.dims(), others);
+}
+
+/// The checks of dtypes and the number of operands that both products share.
+template <class A>
+void require_codes_and_scales(Types in, const A& a) {
+  require_f32_or_f64(in[0]);
+  require_largest(a.x_largest, "x_largest");
+  if (in[1].dtype != i8) fail(ErrorCode::invalid_argument, "w must be i8, got ", in[1]);
+  require_operands(in.size(), size_t{3} + a.has_bias + a.has_residual,
+                   flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
+  for (size_t i = 2; i < in.size(); ++i)
+    if (in[i].dtype != in[0].dtype)
+      fail(ErrorCode::invalid_argument, "w_scale, bias and residual must be of x's dtype ", in[0].dtype, ", got ",
+           in[i]);
+}
+
+/// What a sum of products of codes stands for. Both scales have its dims.
+Value scaled_sum(Value sum, Value w_scale, Value x_scale) {
+  // The lesser scale first: the other order may be infinite before it is small.
+  Value is_w_less = compare(w_scale, x_scale, Comparison::lt);
+  Value y = convert(sum, w_scale.dtype()) * select(is_w_less, w_scale, x_scale);
+  return y * select(is_w_less, x_scale, w_scale);
+}
+
+/// The cotangents of a product in integers: those of `product`, an op of floats, with what the codes of w stand for, as
+/// if x were not rounded. `outputs`: the dim of w that has the scales.
+Many<Value> straight_through(Values in, Values cts, const Transforms& t, const OpDef& product, const Attrs& attrs,
+                             int64_t outputs) {
+  const Value codes = convert(in[1], in[0].dtype());
+  std::vector<Value> floats = {in[0], codes * broadcast_in_dim(in[2], codes.dims(), {outputs})};
+  floats.insert(floats.end(), in.begin() + 3, in.end());
+  std::vector<Type> types;
+  for (const Value& v : floats) types.push_back(v.type());
+  const Graph body = trace(types, [&](Graph& to, Values v) { return to.emit(product, {v.begin(), v.end()}, attrs); });
+  const auto d = inlined(in[0].graph(), t.vjp(body, Mask(floats.size(), true), {true}), joined(floats, cts));
+  Axes others = axes_from(0, codes.dims().size());
+  others.erase(others.begin() + outputs);
+  Many<Value> all = {d[0], Value{}, reduce_sum(d[1] * codes, others)};
+  for (size_t i = 2; i < d.size(); ++i) all.push_back(d[i]);
+  return all;
 }
 
 }  // namespace
@@ -104,15 +175,7 @@ OpDef define_dynamic_quantize_matmul() {
       .surrogate_gradient = true,
       .infer =
           [](Types in, const A& a) {
-            require_f32_or_f64(in[0]);
-            require_largest(a.x_largest, "x_largest");
-            if (in[1].dtype != i8) fail(ErrorCode::invalid_argument, "w must be i8, got ", in[1]);
-            require_operands(in.size(), size_t{3} + a.has_bias + a.has_residual,
-                             flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
-            for (size_t i = 2; i < in.size(); ++i)
-              if (in[i].dtype != in[0].dtype)
-                fail(ErrorCode::invalid_argument, "w_scale, bias and residual must be of x's dtype ", in[0].dtype,
-                     ", got ", in[i]);
+            require_codes_and_scales(in, a);
             Type t{in[0].dtype, product_dims(in[0], in[1], a.transpose_rhs)};
             require_dims(in[2], {t.dims.back()}, "w_scale");
             if (a.has_bias) require_dims(in[3], {t.dims.back()}, "bias");
@@ -125,32 +188,15 @@ OpDef define_dynamic_quantize_matmul() {
             const DynamicQuantized x = dynamic_quantize(in[0], {rows}, a.x_largest);
             Value sum =
                 dot_general(convert(x.codes, i32), convert(in[1], i32), {{}, {}, {rows}, {a.transpose_rhs ? 1 : 0}});
-            Value w_scale = broadcast_in_dim(in[2], sum.dims(), {rows}), x_scale = stretched(x.scale, sum, {rows});
-            // The lesser scale first: the other order may be infinite before it is small.
-            Value is_w_less = compare(w_scale, x_scale, Comparison::lt);
-            Value y = convert(sum, in[0].dtype()) * select(is_w_less, w_scale, x_scale);
-            y = y * select(is_w_less, x_scale, w_scale);
+            Value y = scaled_sum(sum, broadcast_in_dim(in[2], sum.dims(), {rows}), stretched(x.scale, sum, {rows}));
             if (a.has_bias) y = y + broadcast_in_dim(in[3], y.dims(), {rows});
             y = activate(y, a.activation);
             return a.has_residual ? y + in.back() : y;
           },
-      // That of the product with what the codes of w stand for: it looks through the rounding of x.
       .vjp = [](Values in, Values, Values cts, const A& a, const Transforms& t) -> Many<Value> {
-        Graph& g = in[0].graph();
-        const Value codes = convert(in[1], in[0].dtype());
-        const Value scales = broadcast_in_dim(in[2], codes.dims(), {a.transpose_rhs ? 0 : 1});
-        std::vector<Value> floats = {in[0], codes * scales};
-        floats.insert(floats.end(), in.begin() + 3, in.end());
-        std::vector<Type> types;
-        for (const Value& v : floats) types.push_back(v.type());
-        const Graph product = trace(types, [&](Graph& to, Values v) {
-          return to.emit(op::fused_matmul, {v.begin(), v.end()},
-                         FusedMatmulAttrs{a.transpose_rhs, a.has_bias, a.has_residual, a.activation});
-        });
-        const auto d = inlined(g, t.vjp(product, Mask(floats.size(), true), {true}), joined(floats, cts));
-        Many<Value> all = {d[0], Value{}, reduce_sum(d[1] * codes, {a.transpose_rhs ? 1 : 0})};
-        for (size_t i = 2; i < d.size(); ++i) all.push_back(d[i]);
-        return all;
+        return straight_through(in, cts, t, op::fused_matmul,
+                                FusedMatmulAttrs{a.transpose_rhs, a.has_bias, a.has_residual, a.activation},
+                                a.transpose_rhs ? 0 : 1);
       },
       .samples = {{.dims = {{3, 4}, {4, 2}, {2}}, .dtypes = {f64, i8, f64}, .lo = -127, .hi = 127},
                   {.dims = {{5, 70}, {19, 70}, {19}, {19}},
@@ -174,6 +220,92 @@ OpDef define_dynamic_quantize_matmul() {
                   {.dims = {{3, 0}, {0, 2}, {2}, {2}},
                    .dtypes = {f64, i8, f64, f64},
                    .attrs = A{.has_bias = true},
+                   .lo = -9,
+                   .hi = 9}},
+  });
+}
+
+OpDef define_dynamic_quantize_conv() {
+  using A = DynamicQuantizeConvAttrs;
+  return define<A>({
+      .name = "dynamic_quantize_conv",
+      .doc =
+          "fused_conv in 8-bit integers: activation(f32(sum) w_scale x_scale + bias + residual), the lesser scale "
+          "multiplied first, where sum is the convolution, in i32, of codes w[O, C / groups, kernel...] with the "
+          "codes of x[N, C, spatial...] ([N, spatial..., C] with channels_last), which dynamic_quantize makes with a "
+          "scale for each image, up to x_largest. w_scale[O], bias[O] if has_bias, residual of the result's dims if "
+          "has_residual. Sums are exact while 127 x_largest (C / groups) taps is below 2^31, and wrap beyond. Its "
+          "derivative looks through the rounding of x: that of fused_conv with w w_scale",
+      .source = "ONNX: DynamicQuantizeLinear and ConvInteger, with a scale for each image and output channel and no "
+                "zero points; Krishnamoorthi, arXiv:1806.08342, 2018, section 3.1: kernels by output channel",
+      .operands = {"x", "w", "w_scale", "bias?", "residual?"},
+      .surrogate_gradient = true,
+      .infer =
+          [](Types in, const A& a) {
+            require_codes_and_scales(in, a);
+            std::vector<Type> floats = {in[0], Type{in[0].dtype, in[1].dims}};
+            floats.insert(floats.end(), in.begin() + 3, in.end());
+            Type t = infer_types(op::fused_conv, floats, as_fused_conv(a))[0];
+            require_dims(in[2], {in[1].dims[0]}, "w_scale");
+            return t;
+          },
+      .decompose =
+          [](Values in, const A& a) {
+            const auto rank = in[0].dims().size();
+            const DynamicQuantized x = dynamic_quantize(in[0], axes_from(1, rank - 1), a.x_largest);
+            Value sum = convolution(convert(x.codes, i32), convert(in[1], i32), as_convolution(as_fused_conv(a), rank));
+            const int64_t channels = a.channels_last ? static_cast<int64_t>(rank) - 1 : 1;
+            Value y = scaled_sum(sum, broadcast_in_dim(in[2], sum.dims(), {channels}),
+                                 broadcast_in_dim(x.scale, sum.dims(), {0}));
+            if (a.has_bias) y = y + broadcast_in_dim(in[3], y.dims(), {channels});
+            if (a.has_residual) y = y + in.back();
+            return activate(y, a.activation);
+          },
+      .vjp = [](Values in, Values, Values cts, const A& a, const Transforms& t) -> Many<Value> {
+        return straight_through(in, cts, t, op::fused_conv, as_fused_conv(a), 0);
+      },
+      .samples = {{.dims = {{2, 3, 5, 4}, {4, 3, 3, 3}, {4}, {4}},
+                   .dtypes = {f64, i8, f64, f64},
+                   .attrs = A{.padding = {1, 1}, .has_bias = true, .activation = Activation::silu},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{1, 4, 6}, {6, 2, 3}, {6}, {6}, {1, 6, 3}},
+                   .dtypes = {f64, i8, f64, f64, f64},
+                   .attrs = A{.stride = {2},
+                              .padding = {1},
+                              .groups = 2,
+                              .has_bias = true,
+                              .has_residual = true,
+                              .activation = Activation::tanh,
+                              .x_largest = 300},
+                   .lo = -2,
+                   .hi = 2},
+                  {.dims = {{2, 7, 6, 17}, {20, 17, 3, 2}, {20}, {20}, {2, 4, 5, 20}},
+                   .dtypes = {f32, i8, f32, f32, f32},
+                   .attrs = A{.stride = {2, 1},
+                              .padding = {1, 0},
+                              .padding_high = {1, 0},
+                              .has_bias = true,
+                              .has_residual = true,
+                              .activation = Activation::relu,
+                              .channels_last = true,
+                              .x_largest = 1023},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{3, 35, 4, 5}, {18, 35, 1, 1}, {18}},
+                   .dtypes = {f32, i8, f32},
+                   .attrs = A{.stride = {1, 2}, .x_largest = 1023},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{1, 2, 3, 4, 3}, {2, 2, 2, 1, 2}, {2}},
+                   .dtypes = {f64, i8, f64},
+                   .attrs = A{.dilation = {1, 1, 2}},
+                   .lo = -20,
+                   .hi = 20},
+                  {.dims = {{0, 2, 3}, {1, 2, 1}, {1}}, .dtypes = {f64, i8, f64}, .lo = -9, .hi = 9},
+                  {.dims = {{2, 0, 3}, {2, 0, 3}, {2}, {2}},
+                   .dtypes = {f64, i8, f64, f64},
+                   .attrs = A{.padding = {1}, .has_bias = true},
                    .lo = -9,
                    .hi = 9}},
   });

@@ -1,6 +1,7 @@
 """Quantized numbers: NumPy by the formulas (ONNX's evaluator must agree where it has the op), gguf for blocks, exact integer
 arithmetic for products of codes. Sums are in f64, rounded once."""
 import numpy as np
+import onnxruntime
 import torch
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -345,9 +346,91 @@ def dynamic_products(f):
               transpose_rhs=transposed, has_bias=bias, has_residual=residual, activation=activation, x_largest=most)
 
 
+def by_onnx_runtime(x, w, sums, attributes):
+    """ConvInteger of the codes, which are at most 127 in magnitude, shifted to u8."""
+    spatial = x.ndim - 2
+    low = attributes.get("padding") or [0] * spatial
+    pads = [*low, *(attributes.get("padding_high") or low)]
+    node = helper.make_node("ConvInteger", ["x", "w", "z"], ["y"], pads=pads, strides=attributes.get("stride") or [1] * spatial,
+                            dilations=attributes.get("dilation") or [1] * spatial, group=attributes.get("groups") or 1)
+    info = [helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape), helper.make_tensor_value_info("w", TensorProto.INT8, w.shape)]
+    zero = helper.make_tensor("z", TensorProto.UINT8, (), [128])
+    graph = helper.make_graph([node], "g", info, [helper.make_tensor_value_info("y", TensorProto.INT32, sums.shape)], [zero])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10)
+    theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": (x + 128).astype(u8), "w": w})[0]
+    assert (theirs == sums).all()
+
+
+def convolved_codes(codes, w, attributes):
+    """Sums of products of codes, exact in f64, by PyTorch."""
+    spatial = codes.ndim - 2
+    low = attributes.get("padding") or [0] * spatial
+    high = attributes.get("padding_high") or low
+    padded = torch.nn.functional.pad(torch.from_numpy(codes.astype(f64)), [p for d in reversed(range(spatial)) for p in (low[d], high[d])])
+    conv = {1: torch.nn.functional.conv1d, 2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}[spatial]
+    return conv(padded, torch.from_numpy(w.astype(f64)), stride=attributes.get("stride") or 1, dilation=attributes.get("dilation") or 1,
+                groups=attributes.get("groups") or 1).numpy().astype(i64)
+
+
+def dynamic_convolutions(f):
+    for name, dims, kernel, parts, most, attributes in (
+            ("plain", (2, 5, 7, 6), (20, 5, 3, 3), "", 127, dict()),
+            ("pointwise", (3, 34, 4, 5), (19, 34, 1, 1), "b", 1023, dict()),
+            ("pointwise_odd", (2, 33, 5, 3), (16, 33, 1, 1), "br", 127, dict(activation="relu")),
+            ("pointwise_strided", (2, 18, 6, 7), (17, 18, 1, 1), "b", 1023, dict(stride=[2, 3], activation="relu6")),
+            ("padded", (2, 6, 9, 8), (21, 6, 3, 3), "br", 1023, dict(padding=[1, 1], activation="relu")),
+            ("same_last", (2, 6, 9, 8), (21, 6, 3, 3), "br", 1023, dict(padding=[1, 1], activation="relu", channels_last=True)),
+            ("stem", (1, 3, 19, 17), (24, 3, 7, 7), "b", 1023, dict(stride=[2, 2], padding=[3, 3], activation="relu", channels_last=True)),
+            ("uneven", (2, 4, 6, 5), (18, 4, 2, 3), "b", 300, dict(stride=[1, 2], padding=[0, 2], padding_high=[1, 0], channels_last=True)),
+            ("dilated", (1, 7, 11, 9), (16, 7, 3, 3), "", 127, dict(padding=[2, 3], dilation=[2, 3])),
+            ("dilated_last", (1, 7, 11, 9), (16, 7, 3, 3), "r", 1023, dict(padding=[2, 3], dilation=[2, 3], channels_last=True)),
+            ("grouped", (2, 12, 6, 6), (40, 3, 3, 3), "b", 127, dict(padding=[1, 1], groups=4)),
+            ("grouped_last", (2, 12, 6, 6), (40, 3, 3, 3), "br", 1023, dict(padding=[1, 1], stride=[2, 1], groups=4, channels_last=True)),
+            ("depthwise", (1, 6, 5, 5), (6, 1, 3, 3), "b", 127, dict(padding=[1, 1], groups=6, channels_last=True)),
+            ("line", (3, 9, 21), (17, 9, 5), "b", 1023, dict(padding=[2], stride=[2])),
+            ("line_last", (3, 9, 21), (17, 9, 5), "br", 127, dict(padding=[4], dilation=[2], channels_last=True)),
+            ("volume", (2, 4, 5, 4, 6), (16, 4, 3, 2, 3), "b", 1023, dict(padding=[1, 0, 1], stride=[1, 2, 1], activation="relu")),
+            ("volume_last", (1, 4, 5, 4, 6), (33, 4, 3, 2, 3), "br", 1023, dict(padding=[1, 1, 1], dilation=[2, 1, 1], channels_last=True)),
+            ("all_padding", (1, 3, 2, 2), (16, 3, 1, 1), "b", 127, dict(padding=[3, 3], stride=[2, 2], channels_last=True)),
+            ("hostile", (8, 5, 6, 4), (17, 5, 3, 3), "b", 1023, dict(padding=[1, 1])),
+            ("hostile_last", (8, 5, 6, 4), (17, 5, 3, 3), "br", 127, dict(padding=[1, 1], activation="relu", channels_last=True)),
+            ("hostile_pointwise", (8, 18, 6, 4), (17, 18, 1, 1), "b", 1023, dict(channels_last=True)),
+            ("no_channels", (2, 0, 4, 3), (16, 0, 3, 3), "b", 127, dict(padding=[1, 1])),
+            ("no_pixels", (2, 3, 0, 4), (16, 3, 3, 3), "b", 1023, dict(padding=[2, 1], channels_last=True)),
+            ("no_images", (0, 3, 5, 4), (16, 3, 3, 3), "br", 127, dict(padding=[1, 1], channels_last=True))):
+        x, w = normal("dcx" + name, dims, f32, 3), integers("dcw" + name, kernel, -127, 128, i8)
+        if name.startswith("hostile"):  # images of very different sizes, one with an infinity, one with a NaN
+            x = uniform("dcx" + name, dims, -1, 1) * np.array([1, 1e30, 0, 1e-40, 1e-44, 3e-20, 250, 3e38], f32).reshape(8, 1, 1, 1)
+            x[5, 2, 1, 1], x[6, 0, 3, 2] = np.inf, np.nan
+        w_scale, b = uniform("dcs" + name, kernel[:1], 1e-3, 0.05), normal("dcb" + name, kernel[:1], f32)
+        image = tuple(range(1, len(dims)))
+        codes, scale = dynamically_quantized(x, image, most)
+        if 0 in dims:  # PyTorch refuses some of these: what each sum has terms of is nothing, or zeros of the padding
+            extents = [dims[d] + sum((attributes.get(p) or attributes.get("padding") or [0] * 9)[d - 2] for p in ("padding", "padding_high")) - kernel[d] + 1 for d in range(2, len(dims))]
+            sums = np.zeros((dims[0], kernel[0], *extents), i64)
+        else:
+            sums = convolved_codes(codes, w, attributes)
+            if most == 127 and len(dims) < 5:
+                by_onnx_runtime(codes, w, sums.astype(i32), attributes)
+        channel = (1, -1) + (1,) * (len(dims) - 2)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the lesser scale first
+            scales = np.broadcast_to(w_scale.reshape(channel), (dims[0], kernel[0], *channel[2:])), np.broadcast_to(scale, (dims[0], kernel[0], *channel[2:]))
+            y = sums.astype(i32).astype(f32) * np.minimum(*scales) * np.maximum(*scales)
+        r = normal("dcr" + name, y.shape, f32)
+        y = y + b.reshape(channel) if "b" in parts else y
+        y = y + r if "r" in parts else y
+        y = {"relu": lambda v: np.maximum(v, 0), "relu6": lambda v: np.clip(v, 0, 6), None: lambda v: v}[attributes.get("activation")](y)
+        assert y.dtype == f32
+        if attributes.get("channels_last"):
+            x, r, y = (np.ascontiguousarray(np.moveaxis(v, 1, -1)) for v in (x, r, y))
+        f.add(f"dynamic_quantize_conv_{name}", "dynamic_quantize_conv", [x, w, w_scale] + [b] * ("b" in parts) + [r] * ("r" in parts), [y],
+              "numpy, sums by torch in f64, onnxruntime ConvInteger", **attributes, has_bias="b" in parts, has_residual="r" in parts, x_largest=most)
+
+
 def cases():
     f, g, h, d = Family("quantize"), Family("packed_weights"), Family("integer_products"), Family("dynamic_products")
     dynamic_products(d)
+    dynamic_convolutions(d)
     quantizers(f)
     dequantizers(f)
     blockwise(f)

@@ -1,0 +1,284 @@
+// See the header. Codes lie in planes (dynamic_product.h): [pixels, channels] each. A row holds the taps of the kernel
+// in row-major order, and of each the channels of a group; taps along the last dim whose pixels are neighbours are
+// copied together.
+#include "kernels/quant/dynamic_convolution.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/rounded_up.h"
+
+namespace rlx::kernels {
+namespace {
+
+// Rows of a block take so many bytes, so that they stay in the second-level cache while all columns are computed.
+constexpr int64_t kBlockBytes = 256 << 10;
+constexpr int64_t kMostRows = 384;
+/// Copies of codes move whole pieces. What a copy writes beyond its end the next one overwrites; behind the last one,
+/// and behind what is read, there is room for it.
+constexpr int64_t kCodeCopyBytes = 32;
+
+int64_t product_of(const int64_t* dims, int spatial) {
+  int64_t n = 1;
+  for (int d = 0; d < spatial; ++d) n *= dims[d];
+  return n;
+}
+int64_t taps_of(const DynamicConvolution& c) { return product_of(c.shape.kernel, c.shape.spatial); }
+/// Of a row, in a plane, without padding.
+int64_t row_code_bytes(const DynamicConvolution& c) { return c.weights.k * code_bytes(c.weights); }
+size_t group_bytes(const DynamicConvolution& c) { return aligned(int8_weights_bytes(c.weights)); }
+/// Of an image, in a plane.
+size_t plane_codes_bytes(const DynamicConvolution& c) {
+  return aligned(static_cast<size_t>(c.inputs() * c.shape.in_channels * code_bytes(c.weights) + kCodeCopyBytes));
+}
+
+void copy_codes(const std::byte* from, int64_t bytes, std::byte* to) {
+  for (int64_t i = 0; i < bytes; i += kCodeCopyBytes)
+    std::memcpy(to + i, from + i, static_cast<size_t>(kCodeCopyBytes));
+}
+
+/// Copies what the outputs [first, first + count) read of an image to rows that are `row_step` bytes apart.
+class CodeRows {
+ public:
+  CodeRows(const DynamicConvolution& c, int64_t group, int plane, const std::byte* codes)
+      : a_(c.shape), bytes_(code_bytes(c.weights)), channel_bytes_(c.channels() * bytes_),
+        pixel_bytes_(a_.in_channels * bytes_), zero_(zero_code(c.weights, plane)),
+        codes_(codes + static_cast<size_t>(plane) * plane_codes_bytes(c) + group * channel_bytes_) {
+    const int last = a_.spatial - 1;
+    is_joined_ = a_.groups == 1 && a_.rhs_dilation[last] == 1;
+    taps_ = a_.kernel[last], outer_taps_ = product_of(a_.kernel, last);
+  }
+
+  template <class Row>
+  void copy(int64_t first, int64_t count, Row row) const {
+    const int last = a_.spatial - 1;
+    int64_t out[kMaxSpatial]{}, rest = first;
+    for (int d = last; d >= 0; --d) out[d] = rest % a_.out_dims[d], rest /= a_.out_dims[d];
+    for (int64_t i = 0; i < count; ++i) {
+      row(i, [&](std::byte* to) { copy_output(out, to); });
+      for (int d = last; d >= 0; --d) {
+        if (++out[d] < a_.out_dims[d]) break;
+        out[d] = 0;
+      }
+    }
+  }
+
+ private:
+  void copy_output(const int64_t* out, std::byte* to) const {
+    const int last = a_.spatial - 1;
+    const int64_t column = out[last] * a_.stride[last] - a_.low[last], extent = a_.in_dims[last];
+    int64_t tap[kMaxSpatial]{};
+    for (int64_t t = 0; t < outer_taps_; ++t) {
+      int64_t pixel = 0;
+      bool is_inside = true;
+      for (int d = 0; d < last; ++d) {
+        const int64_t at = out[d] * a_.stride[d] + tap[d] * a_.rhs_dilation[d] - a_.low[d];
+        is_inside = is_inside && at >= 0 && at < a_.in_dims[d];
+        pixel = pixel * a_.in_dims[d] + at;
+      }
+      const std::byte* row = codes_ + (is_inside ? pixel * extent * pixel_bytes_ : 0);
+      if (is_joined_) {
+        const int64_t begin = is_inside ? std::clamp<int64_t>(-column, 0, taps_) : taps_;
+        const int64_t end = std::clamp<int64_t>(extent - column, begin, taps_);
+        to = zeros(begin, to);
+        if (end > begin) copy_codes(row + (column + begin) * pixel_bytes_, (end - begin) * pixel_bytes_, to);
+        to = zeros(taps_ - end, to + (end - begin) * pixel_bytes_);
+      } else {
+        for (int64_t k = 0; k < taps_; ++k) {
+          const int64_t at = column + k * a_.rhs_dilation[last];
+          if (is_inside && at >= 0 && at < extent) {
+            copy_codes(row + at * pixel_bytes_, channel_bytes_, to);
+            to += channel_bytes_;
+          } else to = zeros(1, to);
+        }
+      }
+      for (int d = last - 1; d >= 0; --d) {
+        if (++tap[d] < a_.kernel[d]) break;
+        tap[d] = 0;
+      }
+    }
+  }
+  /// Of so many taps.
+  std::byte* zeros(int64_t taps, std::byte* to) const {
+    if (taps > 0) std::memset(to, zero_, static_cast<size_t>(taps * channel_bytes_));
+    return to + taps * channel_bytes_;
+  }
+
+  const ConvolutionArgs& a_;
+  int64_t bytes_, channel_bytes_, pixel_bytes_;
+  uint8_t zero_;
+  const std::byte* codes_;
+  bool is_joined_;
+  int64_t taps_, outer_taps_;
+};
+
+void fill_rows(const DynamicConvolution& c, const ConvolutionBlock& b, int64_t first, int64_t count, std::byte* rows,
+               std::byte* one_row) {
+  const Int8Weights& w = c.weights;
+  for (int plane = 0; plane < code_planes(w); ++plane) {
+    const CodeRows from(c, b.group, plane, b.codes);
+    const int64_t bytes = row_code_bytes(c);
+    from.copy(first, count, [&](int64_t i, auto copy_to) {
+      const QuantizedRow row = quantized_row(w, rows, c.rows_at_once, i);
+      *row.scale = b.scale;
+      std::byte* to = plane == 0 ? row.codes : row.low;
+      if (row.piece >= bytes && row.step == row.piece) {  // the next row overwrites what is too much
+        copy_to(to);
+        std::memset(to + bytes, 0, static_cast<size_t>(row.piece - bytes));
+        return;
+      }
+      copy_to(one_row);
+      for (int64_t at = 0; at < bytes; at += row.piece, to += row.step)
+        std::memcpy(to, one_row + at, static_cast<size_t>(std::min(row.piece, bytes - at)));
+    });
+  }
+}
+
+/// Transposes: to[j * to_row + i] = from[i * from_row + j], in squares that stay in the first-level cache.
+template <class T>
+void transpose_square_by_square(const T* from, int64_t from_row, int64_t rows, int64_t columns, T* to, int64_t to_row) {
+  constexpr int64_t kSide = 16;
+  for (int64_t i = 0; i < rows; i += kSide)
+    for (int64_t j = 0; j < columns; j += kSide)
+      for (int64_t c = j; c < std::min(j + kSide, columns); ++c)
+        for (int64_t r = i; r < std::min(i + kSide, rows); ++r) to[c * to_row + r] = from[r * from_row + c];
+}
+
+}  // namespace
+
+DynamicConvolution::DynamicConvolution(const ConvolutionArgs& args, bool are_channels_last, int32_t x_largest,
+                                       Int8DotIsa isa)
+    : shape(args), channels_last(are_channels_last) {
+  weights.k = channels() * product_of(args.kernel, args.spatial);
+  weights.n = args.out_channels / args.groups;
+  weights.isa = isa, weights.x_largest = x_largest;
+  const int64_t row_bytes = std::max<int64_t>(1, weights.k * code_bytes(weights) * code_planes(weights));
+  rows_at_once = std::clamp(kBlockBytes / row_bytes, kQuantizedRows, kMostRows) / kQuantizedRows * kQuantizedRows;
+  // Blocks of nearly equal size.
+  const int64_t pixels = std::max<int64_t>(1, outputs());
+  rows_at_once = rounded_up(divided_up(pixels, divided_up(pixels, rows_at_once)), kQuantizedRows);
+}
+
+int64_t DynamicConvolution::inputs() const { return product_of(shape.in_dims, shape.spatial); }
+int64_t DynamicConvolution::outputs() const { return product_of(shape.out_dims, shape.spatial); }
+int64_t DynamicConvolution::blocks() const { return divided_up(outputs(), rows_at_once); }
+
+bool DynamicConvolution::reads_in_place() const {
+  if (shape.groups != 1 || weights.k != shape.in_channels || weights.k % 2 != 0 || weights.isa != Int8DotIsa::pairs)
+    return false;
+  for (int d = 0; d < shape.spatial; ++d)
+    if (shape.stride[d] != 1 || shape.low[d] != 0 || shape.in_dims[d] != shape.out_dims[d]) return false;
+  return true;
+}
+
+size_t convolution_weights_bytes(const DynamicConvolution& c) {
+  return group_bytes(c) * static_cast<size_t>(c.shape.groups);
+}
+size_t convolution_packing_bytes(const DynamicConvolution& c) {
+  return taps_of(c) == 1 ? 0 : aligned(static_cast<size_t>(c.weights.k * c.weights.n));
+}
+
+void pack_convolution_weights(const DynamicConvolution& c, const int8_t* codes, char* out,
+                              std::byte* scratch) noexcept {
+  const ConvolutionArgs& a = c.shape;
+  const int64_t k = c.weights.k, n = c.weights.n, channels = c.channels(), taps = taps_of(c);
+  for (int64_t g = 0; g < a.groups; ++g, out += group_bytes(c)) {
+    const int8_t* group = codes + g * n * a.w_out_stride;
+    if (taps == 1) {
+      pack_int8_weights(c.weights, group, a.w_in_stride, a.w_out_stride, out);
+      continue;
+    }
+    auto* to = reinterpret_cast<int8_t*>(scratch);
+    for (int64_t o = 0; o < n; ++o) {
+      int64_t tap[kMaxSpatial]{};
+      for (int64_t t = 0; t < taps; ++t) {
+        const int8_t* from = group + o * a.w_out_stride;
+        for (int d = 0; d < a.spatial; ++d) from += tap[d] * a.w_strides[d];
+        for (int64_t i = 0; i < channels; ++i) *to++ = from[i * a.w_in_stride];
+        for (int d = a.spatial - 1; d >= 0; --d) {
+          if (++tap[d] < a.kernel[d]) break;
+          tap[d] = 0;
+        }
+      }
+    }
+    pack_int8_weights(c.weights, reinterpret_cast<const int8_t*>(scratch), 1, k, out);
+  }
+}
+
+size_t image_codes_bytes(const DynamicConvolution& c) {
+  if (c.reads_in_place()) return quantized_rows_bytes(c.weights, c.inputs());
+  return plane_codes_bytes(c) * static_cast<size_t>(code_planes(c.weights));
+}
+
+void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, int64_t last, float scale,
+                    std::byte* codes) noexcept {
+  const Int8Weights& w = c.weights;
+  const int64_t channels = c.shape.in_channels, pixels = c.inputs(), bytes = code_bytes(w);
+  std::byte *high = codes, *low = code_planes(w) > 1 ? codes + plane_codes_bytes(c) : nullptr;
+  if (c.reads_in_place()) {
+    const QuantizedRow row = quantized_row(w, codes, pixels, 0);
+    std::fill(row.scale + first, row.scale + last, scale);
+    high = row.codes;
+  }
+  if (c.channels_last) {
+    const int64_t at = first * channels;
+    return quantize_numbers(w, x + at, (last - first) * channels, scale, high + at * bytes, low ? low + at : nullptr);
+  }
+  constexpr int64_t kSide = 64;
+  alignas(64) std::byte square[2 * kSide * kSide], low_square[kSide * kSide];
+  for (int64_t p = first; p < last; p += kSide)
+    for (int64_t channel = 0; channel < channels; channel += kSide) {
+      const int64_t columns = std::min(kSide, last - p), rows = std::min(kSide, channels - channel);
+      for (int64_t i = 0; i < rows; ++i)
+        quantize_numbers(w, x + (channel + i) * pixels + p, columns, scale, square + i * kSide * bytes,
+                         low ? low_square + i * kSide : nullptr);
+      const int64_t at = p * channels + channel;
+      if (bytes == 2)
+        transpose_square_by_square(reinterpret_cast<const int16_t*>(square), kSide, rows, columns,
+                                   reinterpret_cast<int16_t*>(high) + at, channels);
+      else transpose_square_by_square(square, kSide, rows, columns, high + at, channels);
+      if (low) transpose_square_by_square(low_square, kSide, rows, columns, low + at, channels);
+    }
+}
+
+size_t convolution_block_bytes(const DynamicConvolution& c) {
+  size_t bytes = 0;
+  if (!c.reads_in_place())
+    bytes += aligned(quantized_rows_bytes(c.weights, c.rows_at_once) + kCodeCopyBytes) +
+             aligned(static_cast<size_t>(row_code_bytes(c) + kCodeCopyBytes));
+  if (!c.channels_last) bytes += 2 * aligned(static_cast<size_t>(c.rows_at_once * c.weights.n) * sizeof(float));
+  return bytes;
+}
+
+void convolve_block(const DynamicConvolution& c, const ConvolutionBlock& b, std::byte* scratch) noexcept {
+  const int64_t first = b.block * c.rows_at_once, count = std::min(c.rows_at_once, c.outputs() - first);
+  const int64_t n = c.weights.n, channel = b.group * n, outputs = c.outputs(), columns = b.end - b.begin;
+  DynamicProduct p;
+  p.w = c.weights, p.w.packed = b.packed + static_cast<size_t>(b.group) * group_bytes(c);
+  p.w_scale = b.w_scale + channel, p.bias = b.bias ? b.bias + channel : nullptr;
+  p.activation = c.activation, p.residual_first = true;
+  int64_t row = 0;
+  if (c.reads_in_place()) {
+    p.rows = outputs, p.x = b.codes, row = first;
+  } else {
+    std::byte* one_row = scratch + aligned(quantized_rows_bytes(c.weights, c.rows_at_once) + kCodeCopyBytes);
+    fill_rows(c, b, first, count, scratch, one_row);
+    p.rows = c.rows_at_once, p.x = scratch;
+    scratch = one_row + aligned(static_cast<size_t>(row_code_bytes(c) + kCodeCopyBytes));
+  }
+  if (c.channels_last) {
+    const int64_t stride = c.shape.out_channels, at = (first - row) * stride + channel;
+    p.y = b.y + at, p.residual = b.residual ? b.residual + at : nullptr, p.y_stride = p.residual_stride = stride;
+    return multiply_quantized_rows(p, row, row + count, b.begin, b.end);
+  }
+  // Through a block with the channels innermost, and back.
+  auto* const results = reinterpret_cast<float*>(scratch);
+  float* const residual = results + aligned(static_cast<size_t>(c.rows_at_once * n) * sizeof(float)) / sizeof(float);
+  const int64_t at = (channel + b.begin) * outputs + first;
+  if (b.residual) transpose_square_by_square(b.residual + at, outputs, columns, count, residual + b.begin, n);
+  p.y = results - row * n, p.residual = b.residual ? residual - row * n : nullptr, p.y_stride = p.residual_stride = n;
+  multiply_quantized_rows(p, row, row + count, b.begin, b.end);
+  transpose_square_by_square(results + b.begin, n, count, columns, b.y + at, outputs);
+}
+
+}  // namespace rlx::kernels

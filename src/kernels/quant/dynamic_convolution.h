@@ -1,0 +1,66 @@
+// Convolutions of f32 that are computed in integers: images are quantized by a scale each, kernels are 8-bit codes with
+// a scale for each output channel: the kernel of dynamic_quantize_conv. Each image becomes codes with the channels
+// innermost; what a kernel reads of them for an output is copied to a row (im2col of codes), and the rows are
+// multiplied by dynamic_product.h, in blocks that stay in the cache. Neighbour: conv/im2col.h, the same for floats.
+#pragma once
+
+#include "kernels/conv/direct.h"
+#include "kernels/quant/dynamic_product.h"
+
+namespace rlx::kernels {
+
+/// y = act(f32(sum) * w_scale[o] * scale of the image + bias[o] + residual), each operation rounded, the lesser scale
+/// first. Where w and the other operands stand is said in each call.
+struct DynamicConvolution {
+  /// x and y are f32 and dense, with the channels first (dim 1) or last. Without lhs_dilation; nothing is reversed. `w`
+  /// and the pointers are not read.
+  ConvolutionArgs shape;
+  /// Of a group: k = channels * taps, n = output channels.
+  Int8Weights weights;
+  bool channels_last = false;
+  Activation activation = Activation::none;
+  int64_t rows_at_once = 32;  ///< outputs of a block, a multiple of kQuantizedRows
+
+  DynamicConvolution() = default;
+  /// `x_largest`: of the codes of x.
+  DynamicConvolution(const ConvolutionArgs& args, bool are_channels_last, int32_t x_largest,
+                     Int8DotIsa isa = best_int8_dot_isa());
+
+  int64_t channels() const { return shape.in_channels / shape.groups; }
+  int64_t inputs() const;   ///< pixels of an image of x
+  int64_t outputs() const;  ///< pixels of an image of y
+  int64_t blocks() const;   ///< blocks of outputs of an image
+  /// Whether the codes of an image are the rows themselves: a kernel of one tap that reads every pixel.
+  bool reads_in_place() const;
+};
+
+/// Kernels of all groups, packed.
+size_t convolution_weights_bytes(const DynamicConvolution& c);
+/// Bytes that pack_convolution_weights() needs to lay out a group's codes; 0 if it packs them where they lie.
+size_t convolution_packing_bytes(const DynamicConvolution& c);
+/// `codes` lie as shape.w_out_stride, w_in_stride and w_strides say. `out` and `scratch` are aligned to 64 bytes.
+void pack_convolution_weights(const DynamicConvolution& c, const int8_t* codes, char* out, std::byte* scratch) noexcept;
+
+/// Bytes of an image's codes.
+size_t image_codes_bytes(const DynamicConvolution& c);
+/// Quantizes pixels [first, last) of an image that begins at `x`. `codes` is the memory of the whole image, aligned to
+/// 64 bytes.
+void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, int64_t last, float scale,
+                    std::byte* codes) noexcept;
+
+/// What convolve_block() computes: a block of outputs of an image, for a range of a group's output channels that begins
+/// at a multiple of DynamicProduct::kColumns.
+struct ConvolutionBlock {
+  const std::byte* codes;  ///< of the image
+  float scale;             ///< of the image
+  int64_t group, block, begin, end;
+  const char* packed;               ///< pack_convolution_weights()
+  const float *w_scale, *bias;      ///< of all output channels; bias may be null
+  const float* residual = nullptr;  ///< of the image, or null
+  float* y = nullptr;               ///< of the image
+};
+/// Scratch of a calling thread.
+size_t convolution_block_bytes(const DynamicConvolution& c);
+void convolve_block(const DynamicConvolution& c, const ConvolutionBlock& b, std::byte* scratch) noexcept;
+
+}  // namespace rlx::kernels
