@@ -1,5 +1,6 @@
 // Package rlx is RLX, a compiler and runtime for machine learning, from Go: tensors over shared memory, graphs,
-// sessions on any device, device tensors and events, Core ML packages, training and sentence encoders.
+// sessions on any device, device tensors and events, Core ML packages, training, sentence encoders, and language models
+// with their tokenizers and chat templates.
 //
 // It stands on the C ABI of the shared library, include/rlx/c.h, which it loads when [New] is called, without cgo. Where
 // the library is looked for is told there; a library that is missing is an error of New.
@@ -12,8 +13,8 @@
 //
 // # Concurrency
 //
-// An object may be used by one goroutine at a time, but for [Event], and for the runs of one [Compiled], which several
-// goroutines may start at once.
+// An object may be used by one goroutine at a time, but for [Event] and [LanguageModel], and for the runs of one
+// [Compiled], which several goroutines may start at once.
 //
 // # Errors
 //

@@ -36,3 +36,9 @@ func (n *Encoder) Embed(texts ...string) (*Tensor, error) {
 	}
 	return n.lib.tensor(made), nil
 }
+
+// Tokenizer is the encoder's, a copy whose settings may be changed.
+func (n *Encoder) Tokenizer() (*Tokenizer, error) {
+	defer runtime.KeepAlive(n)
+	return n.lib.tokenizerFrom(func(made, e *unsafe.Pointer) int32 { return n.lib.c.EncoderTokenizer(n.pointerOf(), made, e) })
+}

@@ -103,9 +103,67 @@ type functions struct {
 	TrainingLoad        func(training p, path string, notes, e *p) int32                                                                                  `c:"rlx_training_load"`
 	TrainingFree        func(training p)                                                                                                                  `c:"rlx_training_free"`
 
-	EncoderLoad  func(folder, device string, options, compile p, encoder, e *p) int32 `c:"rlx_encoder_load"`
-	EncoderEmbed func(encoder, texts p, count uintptr, tensor, e *p) int32            `c:"rlx_encoder_embed"`
-	EncoderFree  func(encoder p)                                                      `c:"rlx_encoder_free"`
+	EncoderLoad      func(folder, device string, options, compile p, encoder, e *p) int32 `c:"rlx_encoder_load"`
+	EncoderEmbed     func(encoder, texts p, count uintptr, tensor, e *p) int32            `c:"rlx_encoder_embed"`
+	EncoderFree      func(encoder p)                                                      `c:"rlx_encoder_free"`
+	EncoderTokenizer func(encoder p, tokenizer, e *p) int32                               `c:"rlx_encoder_tokenizer"`
+
+	TokenizerLoad          func(path string, tokenizer, e *p) int32                                               `c:"rlx_tokenizer_load"`
+	TokenizerSet           func(tokenizer, truncation, padding p, e *p) int32                                     `c:"rlx_tokenizer_set"`
+	TokenizerDescribe      func(tokenizer p, json, e *p) int32                                                    `c:"rlx_tokenizer_describe"`
+	TokenizerEncode        func(tokenizer, texts p, count uintptr, pair, addSpecial int32, encodings, e *p) int32 `c:"rlx_tokenizer_encode"`
+	TokenizerDecode        func(tokenizer, ids p, count uintptr, skipSpecial int32, text, e *p) int32             `c:"rlx_tokenizer_decode"`
+	TokenizerTokenToID     func(tokenizer p, token string, id *int32, e *p) int32                                 `c:"rlx_tokenizer_token_to_id"`
+	TokenizerIDToToken     func(tokenizer p, id int32, text, e *p) int32                                          `c:"rlx_tokenizer_id_to_token"`
+	TokenizerSpecialAsText func(tokenizer p, asText int32, e *p) int32                                            `c:"rlx_tokenizer_set_encode_special_tokens"`
+	TokenizerFree          func(tokenizer p)                                                                      `c:"rlx_tokenizer_free"`
+	EncodingsCount         func(encodings p) uintptr                                                              `c:"rlx_encodings_count"`
+	EncodingsTensor        func(encodings p, index uintptr, what string, tensor, e *p) int32                      `c:"rlx_encodings_tensor"`
+	EncodingsToken         func(encodings p, index, place uintptr) string                                         `c:"rlx_encodings_token"`
+	EncodingsOverflow      func(encodings p, index uintptr, overflow, e *p) int32                                 `c:"rlx_encodings_overflow"`
+	EncodingsFree          func(encodings p)                                                                      `c:"rlx_encodings_free"`
+	DecodeStreamNew        func(tokenizer p, skipSpecial int32, stream, e *p) int32                               `c:"rlx_decode_stream_new"`
+	DecodeStreamPut        func(stream p, id int32, text, e *p) int32                                             `c:"rlx_decode_stream_put"`
+	DecodeStreamFinish     func(stream p, text, e *p) int32                                                       `c:"rlx_decode_stream_finish"`
+	DecodeStreamFree       func(stream p)                                                                         `c:"rlx_decode_stream_free"`
+
+	ChatTemplateParse    func(text p, size uintptr, chat, e *p) int32              `c:"rlx_chat_template_parse"`
+	ChatTemplateLoad     func(path string, chat, e *p) int32                       `c:"rlx_chat_template_load"`
+	ChatTemplateDescribe func(chat p, json, e *p) int32                            `c:"rlx_chat_template_describe"`
+	ChatTemplateApply    func(chat p, messages, settings string, text, e *p) int32 `c:"rlx_chat_template_apply"`
+	ChatTemplateFree     func(chat p)                                              `c:"rlx_chat_template_free"`
+
+	LanguageModelLoad         func(path, device string, options *cLanguageModelOptions, compile *cCompileOptions, model, e *p) int32 `c:"rlx_language_model_load"`
+	LanguageModelDescribe     func(model p, json, e *p) int32                                                                        `c:"rlx_language_model_describe"`
+	LanguageModelTokenizer    func(model p, tokenizer, e *p) int32                                                                   `c:"rlx_language_model_tokenizer"`
+	LanguageModelChatTemplate func(model p, chat, e *p) int32                                                                        `c:"rlx_language_model_chat_template"`
+	LanguageModelPrompt       func(model, text p, size uintptr, kind int32, tensor, e *p) int32                                      `c:"rlx_language_model_prompt"`
+	LanguageModelAllLogits    func(model, ids p, count uintptr, tensor, e *p) int32                                                  `c:"rlx_language_model_all_logits"`
+	LanguageModelReport       func(model p, json, e *p) int32                                                                        `c:"rlx_language_model_report"`
+	LanguageModelFree         func(model p)                                                                                          `c:"rlx_language_model_free"`
+
+	SequenceNew         func(model p, sequence, e *p) int32                      `c:"rlx_sequence_new"`
+	SequenceCopy        func(sequence p, made, e *p) int32                       `c:"rlx_sequence_copy"`
+	SequenceLogits      func(sequence, ids p, count uintptr, tensor, e *p) int32 `c:"rlx_sequence_logits"`
+	SequenceAllLogits   func(sequence, ids p, count uintptr, tensor, e *p) int32 `c:"rlx_sequence_all_logits"`
+	SequencePosition    func(sequence p) int64                                   `c:"rlx_sequence_position"`
+	SequenceRewind      func(sequence p, tokens int64, e *p) int32               `c:"rlx_sequence_rewind"`
+	SequenceMemoryBytes func(sequence p) uintptr                                 `c:"rlx_sequence_memory_bytes"`
+	SequenceFree        func(sequence p)                                         `c:"rlx_sequence_free"`
+
+	SamplerNew     func(settings string, sampler, e *p) int32                                                            `c:"rlx_sampler_new"`
+	SamplerSee     func(sampler, ids p, count uintptr, e *p) int32                                                       `c:"rlx_sampler_see"`
+	SamplerSample  func(sampler, logits p, count uintptr, id *int32, e *p) int32                                         `c:"rlx_sampler_sample"`
+	SamplerChances func(sampler, logits p, count uintptr, ids, probabilities p, room uintptr, made *uintptr, e *p) int32 `c:"rlx_sampler_chances"`
+	SamplerReset   func(sampler p, e *p) int32                                                                           `c:"rlx_sampler_reset"`
+	SamplerFree    func(sampler p)                                                                                       `c:"rlx_sampler_free"`
+
+	GeneratorNew      func(model p, settings string, generator, e *p) int32 `c:"rlx_generator_new"`
+	GeneratorBegin    func(generator, ids p, count uintptr, e *p) int32     `c:"rlx_generator_begin"`
+	GeneratorNext     func(generator p, text *p, size *uintptr, e *p) int32 `c:"rlx_generator_next"`
+	GeneratorDescribe func(generator p, json, e *p) int32                   `c:"rlx_generator_describe"`
+	GeneratorReset    func(generator p, e *p) int32                         `c:"rlx_generator_reset"`
+	GeneratorFree     func(generator p)                                     `c:"rlx_generator_free"`
 }
 
 // buffer is rlx_buffer.
@@ -140,6 +198,15 @@ type cCoremlWriteOptions struct {
 	dims, description, author, version, license *byte
 	precision, shapes, features                 *byte
 	nearest                                     int32
+}
+
+type cLanguageModelOptions struct {
+	structSize              uintptr
+	threads, copied         int32
+	context, chunk          int64
+	cache                   *byte
+	adapters, adapterScales unsafe.Pointer
+	adapterCount            uintptr
 }
 
 type cStepResult struct {

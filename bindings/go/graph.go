@@ -95,7 +95,7 @@ func (g *Graph) Constant(t *Tensor) (Value, error) {
 	return v, g.lib.failure(status, e)
 }
 
-// Attrs are the attributes of an op, by name: booleans, integers, floats, strings, slices of integers, a [Word] for an
+// Attrs are the attributes of an op, by name: booleans, integers, floats, strings, slices of numbers and strings, a [Word] for an
 // enumerator, a dim, a dtype or a type, and a *Graph for a sub-graph. What is left out has its default.
 type Attrs map[string]any
 
@@ -145,6 +145,8 @@ func attrText(value any) (string, error) {
 	case []int:
 		return listText(v)
 	case []int64:
+		return listText(v)
+	case []float64:
 		return listText(v)
 	case []string:
 		return listText(v)

@@ -170,3 +170,29 @@ func (l *Library) ownText(text unsafe.Pointer) string {
 }
 
 func firstOf[T any](all []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(all)) }
+
+// placeOf is where a slice stands that may be empty: never NULL, which the library takes for a mistake.
+func placeOf[T any](all []T) unsafe.Pointer {
+	if len(all) == 0 {
+		return unsafe.Pointer(new(T))
+	}
+	return firstOf(all)
+}
+
+// bytesOfText are those of a string, not a copy.
+func bytesOfText(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
+
+// made calls what makes an object, or a text, of the library.
+func (l *Library) made(call func(result, e *unsafe.Pointer) int32) (unsafe.Pointer, error) {
+	var result, e unsafe.Pointer
+	if err := l.failure(call(&result, &e), e); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// madeText calls what makes a text that is to be freed.
+func (l *Library) madeText(call func(text, e *unsafe.Pointer) int32) (string, error) {
+	text, err := l.made(call)
+	return l.ownText(text), err
+}
