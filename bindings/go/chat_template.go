@@ -115,7 +115,7 @@ func described[T any](l *Library, call func(text, e *unsafe.Pointer) int32) (T, 
 // Apply gives the conversation as text, in which special tokens stand already: [LanguageModel.Prompt] takes it as
 // [PromptTemplated]. `messages` is a []Message, or whatever else encoding/json writes as a list of objects, for contents of
 // several parts and for tool calls; a json.RawMessage keeps the order of keys. Fails with [InvalidArgument] if the template
-// refuses the conversation. A text with a NUL ends before it.
+// refuses the conversation.
 func (t *ChatTemplate) Apply(messages any, options ChatOptions) (string, error) {
 	defer runtime.KeepAlive(t)
 	conversation, err := json.Marshal(messages)
@@ -126,7 +126,7 @@ func (t *ChatTemplate) Apply(messages any, options ChatOptions) (string, error) 
 	if err != nil {
 		return "", &Error{Status: InvalidArgument, Message: fmt.Sprintf("the chat options cannot be written as JSON: %v", err)}
 	}
-	return t.lib.madeText(func(text, e *unsafe.Pointer) int32 {
-		return t.lib.c.ChatTemplateApply(t.pointerOf(), string(conversation), string(settings), text, e)
+	return t.lib.madeSizedText(func(text *unsafe.Pointer, size *uintptr, e *unsafe.Pointer) int32 {
+		return t.lib.c.ChatTemplateApply(t.pointerOf(), string(conversation), string(settings), text, size, e)
 	})
 }

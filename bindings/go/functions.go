@@ -108,30 +108,30 @@ type functions struct {
 	EncoderFree      func(encoder p)                                                      `c:"rlx_encoder_free"`
 	EncoderTokenizer func(encoder p, tokenizer, e *p) int32                               `c:"rlx_encoder_tokenizer"`
 
-	TokenizerLoad          func(path string, tokenizer, e *p) int32                                               `c:"rlx_tokenizer_load"`
-	TokenizerSet           func(tokenizer, truncation, padding p, e *p) int32                                     `c:"rlx_tokenizer_set"`
-	TokenizerDescribe      func(tokenizer p, json, e *p) int32                                                    `c:"rlx_tokenizer_describe"`
-	TokenizerEncode        func(tokenizer, texts p, count uintptr, pair, addSpecial int32, encodings, e *p) int32 `c:"rlx_tokenizer_encode"`
-	TokenizerDecode        func(tokenizer, ids p, count uintptr, skipSpecial int32, text, e *p) int32             `c:"rlx_tokenizer_decode"`
-	TokenizerTokenToID     func(tokenizer p, token string, id *int32, e *p) int32                                 `c:"rlx_tokenizer_token_to_id"`
-	TokenizerIDToToken     func(tokenizer p, id int32, text, e *p) int32                                          `c:"rlx_tokenizer_id_to_token"`
-	TokenizerSpecialAsText func(tokenizer p, asText int32, e *p) int32                                            `c:"rlx_tokenizer_set_encode_special_tokens"`
-	TokenizerFree          func(tokenizer p)                                                                      `c:"rlx_tokenizer_free"`
-	EncodingsCount         func(encodings p) uintptr                                                              `c:"rlx_encodings_count"`
-	EncodingsTensor        func(encodings p, index uintptr, what string, tensor, e *p) int32                      `c:"rlx_encodings_tensor"`
-	EncodingsToken         func(encodings p, index, place uintptr) string                                         `c:"rlx_encodings_token"`
-	EncodingsOverflow      func(encodings p, index uintptr, overflow, e *p) int32                                 `c:"rlx_encodings_overflow"`
-	EncodingsFree          func(encodings p)                                                                      `c:"rlx_encodings_free"`
-	DecodeStreamNew        func(tokenizer p, skipSpecial int32, stream, e *p) int32                               `c:"rlx_decode_stream_new"`
-	DecodeStreamPut        func(stream p, id int32, text, e *p) int32                                             `c:"rlx_decode_stream_put"`
-	DecodeStreamFinish     func(stream p, text, e *p) int32                                                       `c:"rlx_decode_stream_finish"`
-	DecodeStreamFree       func(stream p)                                                                         `c:"rlx_decode_stream_free"`
+	TokenizerLoad          func(path string, tokenizer, e *p) int32                                                     `c:"rlx_tokenizer_load"`
+	TokenizerSet           func(tokenizer, truncation, padding p, e *p) int32                                           `c:"rlx_tokenizer_set"`
+	TokenizerDescribe      func(tokenizer p, json, e *p) int32                                                          `c:"rlx_tokenizer_describe"`
+	TokenizerEncode        func(tokenizer, texts p, count uintptr, pair, addSpecial int32, encodings, e *p) int32       `c:"rlx_tokenizer_encode"`
+	TokenizerDecode        func(tokenizer, ids p, count uintptr, skipSpecial int32, text *p, size *uintptr, e *p) int32 `c:"rlx_tokenizer_decode"`
+	TokenizerTokenToID     func(tokenizer p, token string, id *int32, e *p) int32                                       `c:"rlx_tokenizer_token_to_id"`
+	TokenizerIDToToken     func(tokenizer p, id int32, text *p, size *uintptr, e *p) int32                              `c:"rlx_tokenizer_id_to_token"`
+	TokenizerSpecialAsText func(tokenizer p, asText int32, e *p) int32                                                  `c:"rlx_tokenizer_set_encode_special_tokens"`
+	TokenizerFree          func(tokenizer p)                                                                            `c:"rlx_tokenizer_free"`
+	EncodingsCount         func(encodings p) uintptr                                                                    `c:"rlx_encodings_count"`
+	EncodingsTensor        func(encodings p, index uintptr, what string, tensor, e *p) int32                            `c:"rlx_encodings_tensor"`
+	EncodingsToken         func(encodings p, index, place uintptr, size *uintptr) p                                     `c:"rlx_encodings_token"`
+	EncodingsOverflow      func(encodings p, index uintptr, overflow, e *p) int32                                       `c:"rlx_encodings_overflow"`
+	EncodingsFree          func(encodings p)                                                                            `c:"rlx_encodings_free"`
+	DecodeStreamNew        func(tokenizer p, skipSpecial int32, stream, e *p) int32                                     `c:"rlx_decode_stream_new"`
+	DecodeStreamPut        func(stream p, id int32, text *p, size *uintptr, e *p) int32                                 `c:"rlx_decode_stream_put"`
+	DecodeStreamFinish     func(stream p, text *p, size *uintptr, e *p) int32                                           `c:"rlx_decode_stream_finish"`
+	DecodeStreamFree       func(stream p)                                                                               `c:"rlx_decode_stream_free"`
 
-	ChatTemplateParse    func(text p, size uintptr, chat, e *p) int32              `c:"rlx_chat_template_parse"`
-	ChatTemplateLoad     func(path string, chat, e *p) int32                       `c:"rlx_chat_template_load"`
-	ChatTemplateDescribe func(chat p, json, e *p) int32                            `c:"rlx_chat_template_describe"`
-	ChatTemplateApply    func(chat p, messages, settings string, text, e *p) int32 `c:"rlx_chat_template_apply"`
-	ChatTemplateFree     func(chat p)                                              `c:"rlx_chat_template_free"`
+	ChatTemplateParse    func(text p, size uintptr, chat, e *p) int32                                `c:"rlx_chat_template_parse"`
+	ChatTemplateLoad     func(path string, chat, e *p) int32                                         `c:"rlx_chat_template_load"`
+	ChatTemplateDescribe func(chat p, json, e *p) int32                                              `c:"rlx_chat_template_describe"`
+	ChatTemplateApply    func(chat p, messages, settings string, text *p, size *uintptr, e *p) int32 `c:"rlx_chat_template_apply"`
+	ChatTemplateFree     func(chat p)                                                                `c:"rlx_chat_template_free"`
 
 	LanguageModelLoad         func(path, device string, options *cLanguageModelOptions, compile *cCompileOptions, model, e *p) int32 `c:"rlx_language_model_load"`
 	LanguageModelDescribe     func(model p, json, e *p) int32                                                                        `c:"rlx_language_model_describe"`

@@ -155,13 +155,9 @@ func (g *Generator) next(ctx context.Context, text int) (string, error) {
 	if g.begun != text {
 		return "", &Error{Status: InvalidArgument, Message: "another text was begun by this generator; the first one cannot go on"}
 	}
-	var piece, e unsafe.Pointer
-	var size uintptr
-	if err := g.lib.failure(g.lib.c.GeneratorNext(g.pointerOf(), &piece, &size, &e), e); err != nil || piece == nil {
-		return "", err
-	}
-	defer g.lib.c.TextFree(piece)
-	return string(unsafe.Slice((*byte)(piece), size)), nil // with its NULs, if the model writes such
+	return g.lib.madeSizedText(func(text *unsafe.Pointer, size *uintptr, e *unsafe.Pointer) int32 {
+		return g.lib.c.GeneratorNext(g.pointerOf(), text, size, e)
+	})
 }
 
 // Finish is what ended a text.

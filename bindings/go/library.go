@@ -191,6 +191,17 @@ func (l *Library) made(call func(result, e *unsafe.Pointer) int32) (unsafe.Point
 	return result, nil
 }
 
+// madeSizedText calls what makes a text that is to be freed, and tells its bytes, among which may be NULs.
+func (l *Library) madeSizedText(call func(text *unsafe.Pointer, size *uintptr, e *unsafe.Pointer) int32) (string, error) {
+	var text, e unsafe.Pointer
+	var size uintptr
+	if err := l.failure(call(&text, &size, &e), e); err != nil || text == nil {
+		return "", err
+	}
+	defer l.c.TextFree(text)
+	return string(unsafe.Slice((*byte)(text), size)), nil
+}
+
 // madeText calls what makes a text that is to be freed.
 func (l *Library) madeText(call func(text, e *unsafe.Pointer) int32) (string, error) {
 	text, err := l.made(call)

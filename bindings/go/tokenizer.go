@@ -145,7 +145,9 @@ func (l *Library) encoding(pointer unsafe.Pointer, index int, to *Encoding) (err
 	}
 	to.Tokens, to.Offsets = make([]string, len(to.IDs)), make([][2]int, len(to.IDs))
 	for i := range to.IDs {
-		to.Tokens[i] = l.c.EncodingsToken(pointer, uintptr(index), uintptr(i))
+		var size uintptr
+		token := l.c.EncodingsToken(pointer, uintptr(index), uintptr(i), &size)
+		to.Tokens[i] = string(unsafe.Slice((*byte)(token), size))
 		to.Offsets[i] = [2]int{int(offsets[2*i]), int(offsets[2*i+1])}
 	}
 	overflow, err := l.made(func(made, e *unsafe.Pointer) int32 { return l.c.EncodingsOverflow(pointer, uintptr(index), made, e) })
@@ -158,11 +160,11 @@ func (l *Library) encoding(pointer unsafe.Pointer, index int, to *Encoding) (err
 }
 
 // Decode gives text that reads like what was encoded, as far as the tokens still tell: special tokens stand in it or are
-// left out, and an id without a token adds nothing. A text with a NUL ends before it.
+// left out, and an id without a token adds nothing.
 func (k *Tokenizer) Decode(ids []int32, skipSpecialTokens bool) (string, error) {
 	defer runtime.KeepAlive(k)
-	return k.lib.madeText(func(text, e *unsafe.Pointer) int32 {
-		return k.lib.c.TokenizerDecode(k.pointerOf(), placeOf(ids), uintptr(len(ids)), number(skipSpecialTokens), text, e)
+	return k.lib.madeSizedText(func(text *unsafe.Pointer, size *uintptr, e *unsafe.Pointer) int32 {
+		return k.lib.c.TokenizerDecode(k.pointerOf(), placeOf(ids), uintptr(len(ids)), number(skipSpecialTokens), text, size, e)
 	})
 }
 
@@ -181,7 +183,9 @@ func (k *Tokenizer) TokenToID(token string) (id int32, found bool, err error) {
 // IDToToken is the token of an id; fails with [NotFound] if there is none.
 func (k *Tokenizer) IDToToken(id int32) (string, error) {
 	defer runtime.KeepAlive(k)
-	return k.lib.madeText(func(text, e *unsafe.Pointer) int32 { return k.lib.c.TokenizerIDToToken(k.pointerOf(), id, text, e) })
+	return k.lib.madeSizedText(func(text *unsafe.Pointer, size *uintptr, e *unsafe.Pointer) int32 {
+		return k.lib.c.TokenizerIDToToken(k.pointerOf(), id, text, size, e)
+	})
 }
 
 // Truncation limits the tokens of an encoding, special ones included.
@@ -315,11 +319,15 @@ func (k *Tokenizer) NewDecodeStream(skipSpecialTokens bool) (*DecodeStream, erro
 // Put gives what an id adds to the text, often nothing yet.
 func (s *DecodeStream) Put(id int32) (string, error) {
 	defer runtime.KeepAlive(s)
-	return s.lib.madeText(func(text, e *unsafe.Pointer) int32 { return s.lib.c.DecodeStreamPut(s.pointerOf(), id, text, e) })
+	return s.lib.madeSizedText(func(text *unsafe.Pointer, size *uintptr, e *unsafe.Pointer) int32 {
+		return s.lib.c.DecodeStreamPut(s.pointerOf(), id, text, size, e)
+	})
 }
 
 // Finish gives what still waits, with U+FFFD for what was not completed; the stream begins anew.
 func (s *DecodeStream) Finish() (string, error) {
 	defer runtime.KeepAlive(s)
-	return s.lib.madeText(func(text, e *unsafe.Pointer) int32 { return s.lib.c.DecodeStreamFinish(s.pointerOf(), text, e) })
+	return s.lib.madeSizedText(func(text *unsafe.Pointer, size *uintptr, e *unsafe.Pointer) int32 {
+		return s.lib.c.DecodeStreamFinish(s.pointerOf(), text, size, e)
+	})
 }

@@ -564,13 +564,15 @@ rlx_status rlx_tokenizer_describe(rlx_tokenizer* tokenizer, const char** json, r
    the fourth. Padded to one length if the tokenizer pads and `pair` is 0. */
 rlx_status rlx_tokenizer_encode(const rlx_tokenizer* tokenizer, const rlx_buffer* texts, size_t count, int pair,
                                 int add_special_tokens, rlx_encodings** encodings, rlx_error** error);
-/* Text that reads like what was encoded, to be freed by rlx_text_free. */
+/* Text that reads like what was encoded, to be freed by rlx_text_free. Here and below `size`, which may be NULL, gets
+   its bytes without the NUL behind it: texts of tokens may hold NULs themselves. */
 rlx_status rlx_tokenizer_decode(const rlx_tokenizer* tokenizer, const int32_t* ids, size_t count,
-                                int skip_special_tokens, char** text, rlx_error** error);
+                                int skip_special_tokens, char** text, size_t* size, rlx_error** error);
 /* The id of a token; -1 if there is none. */
 rlx_status rlx_tokenizer_token_to_id(const rlx_tokenizer* tokenizer, const char* token, int32_t* id, rlx_error** error);
 /* The token of an id, to be freed by rlx_text_free; fails if there is none. */
-rlx_status rlx_tokenizer_id_to_token(const rlx_tokenizer* tokenizer, int32_t id, char** text, rlx_error** error);
+rlx_status rlx_tokenizer_id_to_token(const rlx_tokenizer* tokenizer, int32_t id, char** text, size_t* size,
+                                     rlx_error** error);
 /* Whether the text of a special token in what is encoded is text like any other; 0 until it is set. */
 rlx_status rlx_tokenizer_set_encode_special_tokens(rlx_tokenizer* tokenizer, int as_text, rlx_error** error);
 void rlx_tokenizer_free(rlx_tokenizer* tokenizer);
@@ -579,9 +581,9 @@ void rlx_tokenizer_free(rlx_tokenizer* tokenizer);
 rlx_status rlx_decode_stream_new(const rlx_tokenizer* tokenizer, int skip_special_tokens, rlx_decode_stream** stream,
                                  rlx_error** error);
 /* What `id` adds, often nothing yet, to be freed by rlx_text_free. */
-rlx_status rlx_decode_stream_put(rlx_decode_stream* stream, int32_t id, char** text, rlx_error** error);
+rlx_status rlx_decode_stream_put(rlx_decode_stream* stream, int32_t id, char** text, size_t* size, rlx_error** error);
 /* What still waits, to be freed by rlx_text_free; the stream begins anew. */
-rlx_status rlx_decode_stream_finish(rlx_decode_stream* stream, char** text, rlx_error** error);
+rlx_status rlx_decode_stream_finish(rlx_decode_stream* stream, char** text, size_t* size, rlx_error** error);
 void rlx_decode_stream_free(rlx_decode_stream* stream);
 size_t rlx_encodings_count(const rlx_encodings* encodings);
 /* What is known of the tokens of one encoding, as a new tensor: "ids", "type_ids", "attention_mask",
@@ -589,8 +591,8 @@ size_t rlx_encodings_count(const rlx_encodings* encodings);
  */
 rlx_status rlx_encodings_tensor(const rlx_encodings* encodings, size_t index, const char* what, rlx_tensor** tensor,
                                 rlx_error** error);
-/* The text of a token; belongs to `encodings`. NULL beyond the last one. */
-const char* rlx_encodings_token(const rlx_encodings* encodings, size_t index, size_t place);
+/* The text of a token; belongs to `encodings`. NULL, of size 0, beyond the last one. */
+const char* rlx_encodings_token(const rlx_encodings* encodings, size_t index, size_t place, size_t* size);
 /* What truncation cut off one encoding, as new ones. */
 rlx_status rlx_encodings_overflow(const rlx_encodings* encodings, size_t index, rlx_encodings** overflow,
                                   rlx_error** error);
@@ -608,9 +610,10 @@ rlx_status rlx_chat_template_describe(const rlx_chat_template* chat_template, ch
 /* The conversation, a JSON array of objects such as {"role": "user", "content": "Hello."}, as text to be freed by
    rlx_text_free. `settings`, JSON or NULL: {"add_generation_prompt": false, "bos_token", "eos_token", "tools": [...],
    "documents": [...], "variables": {...}, "now": seconds since 1970-01-01 00:00 by the place's clock, "most_steps",
-   "most_bytes"}, which are as ChatTemplateOptions. */
+   "most_bytes"}, which are as ChatTemplateOptions. `size`, which may be NULL, gets its bytes, as messages may hold
+   NULs. */
 rlx_status rlx_chat_template_apply(const rlx_chat_template* chat_template, const char* messages, const char* settings,
-                                   char** text, rlx_error** error);
+                                   char** text, size_t* size, rlx_error** error);
 void rlx_chat_template_free(rlx_chat_template* chat_template);
 
 /* ---- sentence encoders ---- */

@@ -90,11 +90,11 @@ rlx_status rlx_chat_template_describe(const rlx_chat_template* chat_template, ch
   });
 }
 rlx_status rlx_chat_template_apply(const rlx_chat_template* chat_template, const char* messages, const char* settings,
-                                   char** text, rlx_error** error) {
+                                   char** text, size_t* size, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(text, "text");
     const rlx::ChatTemplate& t = required(chat_template, "chat_template").chat_template;
-    result = own_text(t.apply_json(required_text(messages, "messages"), chat_options_from(settings)));
+    result = own_text(t.apply_json(required_text(messages, "messages"), chat_options_from(settings)), size);
   });
 }
 void rlx_chat_template_free(rlx_chat_template* chat_template) { delete chat_template; }

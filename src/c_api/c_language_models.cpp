@@ -295,8 +295,8 @@ rlx_status rlx_generator_next(rlx_generator* generator, char** text, size_t* siz
   return guarded(error, [&] {
     auto& result = required(text, "text");
     const auto piece = required(generator, "generator").generator.next();
-    result = piece ? own_text(*piece) : nullptr;
-    if (size) *size = piece ? piece->size() : 0;
+    if (size) *size = 0;
+    result = piece ? own_text(*piece, size) : nullptr;
   });
 }
 rlx_status rlx_generator_describe(const rlx_generator* generator, char** json, rlx_error** error) {

@@ -188,11 +188,11 @@ rlx_status rlx_tokenizer_encode(const rlx_tokenizer* tokenizer, const rlx_buffer
   });
 }
 rlx_status rlx_tokenizer_decode(const rlx_tokenizer* tokenizer, const int32_t* ids, size_t count,
-                                int skip_special_tokens, char** text, rlx_error** error) {
+                                int skip_special_tokens, char** text, size_t* size, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(text, "text");
     const rlx::Tokenizer& t = required(tokenizer, "tokenizer").tokenizer;
-    result = own_text(t.decode(array_from(ids, count, "ids"), skip_special_tokens != 0));
+    result = own_text(t.decode(array_from(ids, count, "ids"), skip_special_tokens != 0), size);
   });
 }
 rlx_status rlx_tokenizer_token_to_id(const rlx_tokenizer* tokenizer, const char* token, int32_t* id,
@@ -202,14 +202,15 @@ rlx_status rlx_tokenizer_token_to_id(const rlx_tokenizer* tokenizer, const char*
     result = required(tokenizer, "tokenizer").tokenizer.token_to_id(required_text(token, "token")).value_or(-1);
   });
 }
-rlx_status rlx_tokenizer_id_to_token(const rlx_tokenizer* tokenizer, int32_t id, char** text, rlx_error** error) {
+rlx_status rlx_tokenizer_id_to_token(const rlx_tokenizer* tokenizer, int32_t id, char** text, size_t* size,
+                                     rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(text, "text");
     const rlx::Tokenizer& t = required(tokenizer, "tokenizer").tokenizer;
     const auto token = t.id_to_token(id);
     if (!token)
       fail(ErrorCode::not_found, "no token has the id ", id, "; the tokenizer has ", t.vocab_size(), " tokens");
-    result = own_text(*token);
+    result = own_text(*token, size);
   });
 }
 rlx_status rlx_tokenizer_set_encode_special_tokens(rlx_tokenizer* tokenizer, int as_text, rlx_error** error) {
@@ -225,16 +226,16 @@ rlx_status rlx_decode_stream_new(const rlx_tokenizer* tokenizer, int skip_specia
     result = new rlx_decode_stream{rlx::DecodeStream(t, skip_special_tokens != 0)};
   });
 }
-rlx_status rlx_decode_stream_put(rlx_decode_stream* stream, int32_t id, char** text, rlx_error** error) {
+rlx_status rlx_decode_stream_put(rlx_decode_stream* stream, int32_t id, char** text, size_t* size, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(text, "text");
-    result = own_text(required(stream, "stream").stream.put(id));
+    result = own_text(required(stream, "stream").stream.put(id), size);
   });
 }
-rlx_status rlx_decode_stream_finish(rlx_decode_stream* stream, char** text, rlx_error** error) {
+rlx_status rlx_decode_stream_finish(rlx_decode_stream* stream, char** text, size_t* size, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(text, "text");
-    result = own_text(required(stream, "stream").stream.finish());
+    result = own_text(required(stream, "stream").stream.finish(), size);
   });
 }
 void rlx_decode_stream_free(rlx_decode_stream* stream) { delete stream; }
@@ -247,9 +248,12 @@ rlx_status rlx_encodings_tensor(const rlx_encodings* encodings, size_t index, co
     result = new rlx_tensor{known_of(encoding_in(encodings, index), required_text(what, "what"))};
   });
 }
-const char* rlx_encodings_token(const rlx_encodings* encodings, size_t index, size_t place) {
+const char* rlx_encodings_token(const rlx_encodings* encodings, size_t index, size_t place, size_t* size) {
+  if (size) *size = 0;
   if (!encodings || index >= encodings->all.size() || place >= encodings->all[index].tokens.size()) return nullptr;
-  return encodings->all[index].tokens[place].c_str();
+  const std::string& token = encodings->all[index].tokens[place];
+  if (size) *size = token.size();
+  return token.c_str();
 }
 rlx_status rlx_encodings_overflow(const rlx_encodings* encodings, size_t index, rlx_encodings** overflow,
                                   rlx_error** error) {

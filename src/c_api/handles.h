@@ -236,9 +236,10 @@ rlx::Bindings bindings_from(const char* text);
 /// With what the environment asks for; `options` may be null.
 rlx::CompileOptions compile_options_from(const rlx_compile_options* options);
 /// A text that rlx_text_free frees.
-inline char* own_text(const std::string& text) {
+inline char* own_text(const std::string& text, size_t* size = nullptr) {
   auto* copy = new char[text.size() + 1];
   std::memcpy(copy, text.c_str(), text.size() + 1);
+  if (size) *size = text.size();
   return copy;
 }
 inline rlx::Value value_in(rlx::Graph& g, rlx_value v) {

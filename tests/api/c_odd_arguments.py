@@ -54,6 +54,8 @@ VALID = {
     "->rlx_language_model": "&made_language_model", "->rlx_sequence": "&made_sequence", "->rlx_sampler": "&made_sampler",
     "->rlx_generator": "&made_generator", "rlx_language_model_load.path": "language_model_path", "tokens": "0", "logits": "kLogits",
     "rlx_language_model_describe.json": "&made_text", "rlx_language_model_report.json": "&made_text", "rlx_generator_describe.json": "&made_text",
+    "rlx_tokenizer_decode.size": "&made_size", "rlx_tokenizer_id_to_token.size": "&made_size", "rlx_decode_stream_put.size": "&made_size",
+    "rlx_decode_stream_finish.size": "&made_size", "rlx_chat_template_apply.size": "&made_size", "rlx_encodings_token.size": "&made_size",
     "rlx_generator_next.text": "&made_text", "rlx_generator_next.size": "&made_size", "rlx_language_model_prompt.text": '"a cat"', "rlx_language_model_prompt.size": 'strlen("a cat")',
     "rlx_sampler_chances.ids": "made_ids", "probabilities": "made_probabilities", "size_t* made": "&made_count",
     "file": "o.gguf", "mapped": "0", "metadata": "NULL", "rlx_gguf_open.path": "gguf_path", "rlx_gguf_write.path": "written_gguf",
@@ -98,7 +100,8 @@ OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffe
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
-    metadata settings dtype:rlx_gguf_tensor made:rlx_sampler_chances size:rlx_generator_next
+    metadata settings dtype:rlx_gguf_tensor made:rlx_sampler_chances size:rlx_generator_next size:rlx_tokenizer_decode size:rlx_tokenizer_id_to_token
+    size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}

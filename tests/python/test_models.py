@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 
 import numpy as np
 import pytest
@@ -122,6 +123,23 @@ def test_truncation_and_padding(folder):
         models.Tokenizer("/nowhere/at/all")
 
 
+def test_texts_are_those_of_tokenizers_whole_and_token_by_token(tmp_path):
+    """What the package tokenizers decodes (tests/io/language_tokenizers.py), a line with a NUL in it included."""
+    recorded = json.loads((pathlib.Path(__file__).parents[1] / "io/language_tokenizers.json").read_text())
+    with_nul = 0
+    for group in recorded["groups"]:
+        (tmp_path / "tokenizer.json").write_text(json.dumps(group["tokenizer"]))
+        tokenizer = models.Tokenizer(tmp_path)
+        for line, wanted in zip(recorded["lines"], group["cases"]):
+            assert tokenizer.decode(wanted["ids"]) == wanted["text"], (group["name"], line)
+            stream = tokenizer.decode_stream()
+            assert "".join([stream.put(i) for i in wanted["ids"]]) + stream.finish() == wanted["text"], (group["name"], line)
+            made = tokenizer.encode(line)
+            assert list(made.ids) == wanted["ids"] and made.tokens == [tokenizer.id_to_token(i) for i in wanted["ids"]], (group["name"], line)
+            with_nul += "\0" in wanted["text"]
+    assert with_nul > 0
+
+
 @pytest.mark.parametrize("options", [{}, {"threads": 1, "most_tokens": 8}, {"kernel_dispatch": "common"}, {"device": "cpu", "accuracy": "exact"}], ids=str)
 def test_sentences_become_the_vectors_of_bert(folder, options):
     encoder = models.SentenceEncoder(folder, **options)
@@ -164,6 +182,7 @@ def has_chat_templates():
 
 def test_chat_templates(has_chat_templates, tmp_path):
     text = "{% for m in messages %}{{ bos_token if loop.first }}{{ m.role }}: {{ m.content }}{{ eos_token }}\n{% endfor %}{{ 'so:' if add_generation_prompt }}"
+    assert models.ChatTemplate.from_text("{{ messages[0].content }}").apply([{"role": "user", "content": "a\0b"}]) == "a\0b"
     chat = models.ChatTemplate.from_text(text)
     assert chat.text == text and chat.bos_token == "" and chat.eos_token == ""
     messages = [{"role": "user", "content": "Hé \"you\"\n"}, {"role": "assistant", "content": "😀"}]

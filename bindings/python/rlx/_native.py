@@ -309,23 +309,23 @@ _SIGNATURES = {
     "rlx_tokenizer_set": (c_int, [_p, c_char_p, c_char_p, _err]),
     "rlx_tokenizer_describe": (c_int, [_p, POINTER(c_char_p), _err]),
     "rlx_tokenizer_encode": (c_int, [_p, POINTER(Buffer), c_size_t, c_int, c_int, POINTER(_p), _err]),
-    "rlx_tokenizer_decode": (c_int, [_p, POINTER(c_int32), c_size_t, c_int, POINTER(_p), _err]),
+    "rlx_tokenizer_decode": (c_int, [_p, POINTER(c_int32), c_size_t, c_int, POINTER(_p), POINTER(c_size_t), _err]),
     "rlx_tokenizer_token_to_id": (c_int, [_p, c_char_p, POINTER(c_int32), _err]),
-    "rlx_tokenizer_id_to_token": (c_int, [_p, c_int32, POINTER(_p), _err]),
+    "rlx_tokenizer_id_to_token": (c_int, [_p, c_int32, POINTER(_p), POINTER(c_size_t), _err]),
     "rlx_tokenizer_set_encode_special_tokens": (c_int, [_p, c_int, _err]),
     "rlx_chat_template_parse": (c_int, [c_char_p, c_size_t, POINTER(_p), _err]),
     "rlx_chat_template_load": (c_int, [c_char_p, POINTER(_p), _err]),
     "rlx_chat_template_describe": (c_int, [_p, POINTER(_p), _err]),
-    "rlx_chat_template_apply": (c_int, [_p, c_char_p, c_char_p, POINTER(_p), _err]),
+    "rlx_chat_template_apply": (c_int, [_p, c_char_p, c_char_p, POINTER(_p), POINTER(c_size_t), _err]),
     "rlx_chat_template_free": (None, [_p]),
     "rlx_tokenizer_free": (None, [_p]),
     "rlx_decode_stream_new": (c_int, [_p, c_int, POINTER(_p), _err]),
-    "rlx_decode_stream_put": (c_int, [_p, c_int32, POINTER(_p), _err]),
-    "rlx_decode_stream_finish": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_decode_stream_put": (c_int, [_p, c_int32, POINTER(_p), POINTER(c_size_t), _err]),
+    "rlx_decode_stream_finish": (c_int, [_p, POINTER(_p), POINTER(c_size_t), _err]),
     "rlx_decode_stream_free": (None, [_p]),
     "rlx_encodings_count": (c_size_t, [_p]),
     "rlx_encodings_tensor": (c_int, [_p, c_size_t, c_char_p, POINTER(_p), _err]),
-    "rlx_encodings_token": (c_char_p, [_p, c_size_t, c_size_t]),
+    "rlx_encodings_token": (_p, [_p, c_size_t, c_size_t, POINTER(c_size_t)]),
     "rlx_encodings_overflow": (c_int, [_p, c_size_t, POINTER(_p), _err]),
     "rlx_encodings_free": (None, [_p]),
     "rlx_encoder_load": (c_int, [c_char_p, c_char_p, POINTER(EncoderOptions), POINTER(CompileOptions), POINTER(_p), _err]),
@@ -428,6 +428,16 @@ def owned_text(function, *arguments):
     check(function, *arguments, byref(text))
     try:
         return ctypes.string_at(text).decode()
+    finally:
+        lib.rlx_text_free(text)
+
+
+def owned_sized_text(function, *arguments):
+    """The same of a function that tells the text's size, too: there may be NULs in it."""
+    text, size = c_void_p(), c_size_t()
+    check(function, *arguments, byref(text), byref(size))
+    try:
+        return ctypes.string_at(text, size.value).decode()
     finally:
         lib.rlx_text_free(text)
 

@@ -18,17 +18,24 @@ import ctypes
 import json
 import os
 import weakref
-from ctypes import byref, c_char_p, c_int32, c_void_p
+from ctypes import byref, c_char_p, c_int32, c_size_t, c_void_p, string_at
 
 import numpy as np
 
 from . import _graph
 from ._array import as_array
 from ._attributes import Word, text_of
-from ._native import Buffer, EncoderOptions, Error, at_user_line, check, lib, owned_text
+from ._native import Buffer, EncoderOptions, Error, at_user_line, check, lib, owned_sized_text, owned_text
 from .train import _array_of, _Tensors
 
 _KINDS = ("ids", "type_ids", "attention_mask", "special_tokens_mask", "words")
+
+
+def _token(handle, index, place):
+    """The text of a token, which may hold NULs."""
+    size = c_size_t()
+    text = lib.rlx_encodings_token(handle, index, place, byref(size))
+    return string_at(text, size.value).decode(errors="replace")
 
 
 class Encoding:
@@ -51,7 +58,7 @@ class Encoding:
             tensor = c_void_p()
             check(lib.rlx_encodings_tensor, handle, index, what.encode(), byref(tensor))
             setattr(self, "byte_offsets" if what == "offsets" else what, np.asarray(_array_of(tensor)))
-        self.tokens = [lib.rlx_encodings_token(handle, index, i).decode(errors="replace") for i in range(len(self.ids))]
+        self.tokens = [_token(handle, index, i) for i in range(len(self.ids))]
         overflow = c_void_p()
         check(lib.rlx_encodings_overflow, handle, index, byref(overflow))
         self.overflowing = _encodings(overflow)
@@ -119,7 +126,7 @@ class Tokenizer:
     def decode(self, ids, skip_special_tokens=True):
         """Text that reads like what was encoded, as far as the tokens still tell."""
         row, count = ids_row(ids)
-        return owned_text(lib.rlx_tokenizer_decode, self._handle, row, count, int(bool(skip_special_tokens)))
+        return owned_sized_text(lib.rlx_tokenizer_decode, self._handle, row, count, int(bool(skip_special_tokens)))
 
     def decode_stream(self, skip_special_tokens=True):
         """A `DecodeStream`: text from ids as they come."""
@@ -149,7 +156,7 @@ class Tokenizer:
     def id_to_token(self, number):
         """The token of an id; None if there is none."""
         try:
-            return owned_text(lib.rlx_tokenizer_id_to_token, self._handle, number)
+            return owned_sized_text(lib.rlx_tokenizer_id_to_token, self._handle, number)
         except Error as error:
             if error.status != "not_found":
                 raise
@@ -210,11 +217,11 @@ class DecodeStream:
 
     def put(self, id):
         """What the token adds; often nothing yet."""
-        return owned_text(lib.rlx_decode_stream_put, self._handle, int(id))
+        return owned_sized_text(lib.rlx_decode_stream_put, self._handle, int(id))
 
     def finish(self):
         """What still waits, with U+FFFD for what was not completed; the stream begins anew."""
-        return owned_text(lib.rlx_decode_stream_finish, self._handle)
+        return owned_sized_text(lib.rlx_decode_stream_finish, self._handle)
 
 
 class ChatTemplate:
@@ -271,7 +278,7 @@ class ChatTemplate:
                     "documents": documents, "variables": variables, "most_steps": most_steps, "most_bytes": most_bytes}
         if now is not None:
             settings["now"] = calendar.timegm(now.timetuple())
-        return owned_text(lib.rlx_chat_template_apply, self._handle, _json(list(messages)), _json(settings))
+        return owned_sized_text(lib.rlx_chat_template_apply, self._handle, _json(list(messages)), _json(settings))
 
     def _described(self):
         return json.loads(owned_text(lib.rlx_chat_template_describe, self._handle))
