@@ -45,7 +45,7 @@ check: deps-check test format-check asan wheel-check demo
 # What `make check` samples, whole: all tests with the sanitizers, the laws on every device, and every device's own
 # judgement with gradients.
 check-all: check tsan
-	cmake --preset asan -D RLX_TEST_AREAS=
+	cmake --preset asan -D RLX_TEST_AREAS= -D RLX_PROGRAM=ON
 	cmake --build --preset asan
 	ctest --preset asan
 	RLX_CHECK_ALL=1 build/release/tests/laws
