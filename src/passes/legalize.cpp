@@ -9,19 +9,19 @@
 namespace rlx {
 namespace {
 
-/// The dtypes of `types`, each once, in their order.
+/// The dtypes of `types`, each once, in their order. Without a stream, as every node of every compile has them.
 std::string dtypes_text(std::span<const Type> types) {
   std::string text;
   for (size_t i = 0; i < types.size(); ++i) {
-    const auto same = [&](const Type& type) { return type.dtype == types[i].dtype; };
-    if (std::any_of(types.begin(), types.begin() + static_cast<std::ptrdiff_t>(i), same)) continue;
-    text += text_of(text.empty() ? "" : ", ", types[i].dtype);
+    size_t first = 0;
+    while (types[first].dtype != types[i].dtype) ++first;
+    if (first == i) text.append(text.empty() ? "" : ", ").append(name_of(types[i].dtype));
   }
   return text;
 }
 /// As DispatchLine::dtypes says.
 std::string dtypes_text(std::span<const Type> operands, std::span<const Type> results) {
-  const std::string from = dtypes_text(operands), to = dtypes_text(results);
+  std::string from = dtypes_text(operands), to = dtypes_text(results);
   return from.empty() || from == to ? to : from + " -> " + to;
 }
 

@@ -157,7 +157,7 @@ def main():
         graph.write_text(f'rlx 1\ngraph @g {{\n  %0 = input() @"x" : f32[n, 8]\n  %1 = {primitive}(%0) : f32[n, 8]\n  return %1 @"y"\n}}\n')
         rlx = lambda *arguments: subprocess.run([os.environ["RLX_PROGRAM"], *arguments], check=True, capture_output=True, text=True, env=environment).stdout
         report = rlx("where", graph, "--strict", "--nodes")
-        if not re.search(rf"\b{primitive}\s+native\b", report):
+        if not re.search(rf"\b{primitive}\s+f32\s+native\b", report):
             sys.exit(f"'{primitive}' does not run natively:\n{report}")
         if primitive not in rlx("ops"):
             sys.exit(f"`rlx ops` does not list '{primitive}'")
