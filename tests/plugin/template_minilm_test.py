@@ -19,7 +19,7 @@ class MiniLm(unittest.TestCase):
     def test_it_runs_minilm_as_pytorch_does(self):
         report = installed("--load", PLAIN, "where", MODEL, "--target", "plain")
         self.assertEqual(report.returncode, 0, report.stderr)
-        self.assertRegex(report.stdout, r"attention +- +6 +- +- +-")
+        self.assertRegex(report.stdout, r"attention +f32, bool -> f32 +- +6 +- +- +-")
         self.assertRegex(report.stdout, r"(?m)^all +\d+ +\d+ +- +- +-$")  # nothing interpreted, nothing missing
         sentences = (GOLDEN / "embeddings/sentences.txt").read_text().splitlines()[:SENTENCES]
         (SCRATCH / "lines.txt").write_text("".join(line + "\n" for line in sentences))
