@@ -543,7 +543,7 @@ func TestModelsLeaveNoMemory(t *testing.T) {
 	l := library(t)
 	folder := golden.Model(t, "llama3", map[string]string{"tokenizer.json": golden.LettersTokenizer(t)})
 	prompt := golden.Greedy(t)["llama3"].Prompt
-	for closes, rounds := range map[bool]int{true: 200, false: 60} { // what is forgotten is freed by the collector
+	for closes, rounds := range map[bool]int{true: 200, false: 120} { // what is forgotten is freed by the collector
 		bytes := grown(t, rounds, func() {
 			m := must(l.LoadLanguageModel(folder, "cpu", rlx.LanguageModelOptions{Threads: 1, Copied: true}))(t)
 			s, g, k := must(m.NewSequence())(t), must(m.NewGenerator(greedily(4)))(t), must(m.Tokenizer())(t)
