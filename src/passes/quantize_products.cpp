@@ -19,8 +19,8 @@ namespace {
 /// their sums are of so few terms that the roundings hardly cancel. So the first convolution of a network of images,
 /// and what embeds coordinates, stays in f32 without being asked for by its place.
 constexpr int64_t kFewTerms = 48;
-/// Images of so few channels, and groups of them, have a kernel of their own in f32 (kernels/conv/few_channels.h), which
-/// takes 0.84 of the time of int8 for ResNet's first convolution.
+/// Images of so few channels, and groups of them, have a kernel of their own in f32 (kernels/conv/few_channels.h),
+/// which takes 0.84 of the time of int8 for ResNet's first convolution.
 constexpr int64_t kFewChannels = 4;
 /// Pointwise convolutions to fewer channels multiply each code so few times that quantizing takes what int8 saves (1.05
 /// of the time of f32 with 56 channels, 0.92 with 64, 0.84 with 96). The last ones of MobileNet's pipelines with

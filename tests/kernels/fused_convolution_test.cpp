@@ -46,8 +46,8 @@ Built built(const Case& c, bool bound, float first = 0.5F) {
   return b;
 }
 
-/// What the reference gives, or nothing under a sanitizer: that judges the memory which the kernels touch, and there the
-/// reference would take minutes.
+/// What the reference gives, or nothing under a sanitizer: that judges the memory which the kernels touch, and there
+/// the reference would take minutes.
 std::vector<Tensor> expected(const Graph& g, const std::vector<Tensor>& in,
                              const std::map<std::string, Tensor, std::less<>>& params) {
   if (sanitized()) return {};
