@@ -146,7 +146,7 @@ class Runner {
     run_shared(kBefore, graph, target);
     DispatchReport report;
     stage("legalize", graph, [&](const Graph& before) {
-      Legalized result = legalize(before, target, legal_options(), others(target));
+      Legalized result = legalize(before, target, legal_options(), [&] { return others(target); });
       report = std::move(result.report);
       return std::move(result.graph);
     });

@@ -28,7 +28,8 @@ std::string dtypes_text(std::span<const Type> operands, std::span<const Type> re
 struct Legalizer {
   const Target& target;
   const LegalizeOptions& options;
-  std::span<const Target> others;
+  const std::function<std::vector<Target>()>& ask_others;
+  std::optional<std::vector<Target>> others = {};  // once one was asked for
   std::vector<DispatchLine> report = {};
 
   Graph legal(const Graph& g) {
@@ -102,7 +103,8 @@ struct Legalizer {
         if (e.code() != ErrorCode::unsupported) throw;
         *refusal += text_of("; ", e.what());
       }
-    for (const Target& other : others)
+    if (!others) others = ask_others ? ask_others() : std::vector<Target>{};
+    for (const Target& other : *others)
       if (!other.refuses(asked)) *refusal += text_of("; ", other.name, " would take it");
     add_line(Verdict::missing, *refusal);
     return std::nullopt;
@@ -112,7 +114,7 @@ struct Legalizer {
 }  // namespace
 
 Legalized legalize(const Graph& g, const Target& target, const LegalizeOptions& options,
-                   std::span<const Target> others) {
+                   const std::function<std::vector<Target>()>& others) {
   Legalizer legalizer{target, options, others};
   Graph result = legalizer.legal(g);
   const auto check = [&](const std::string& name, const char* what, const Type& type) {
