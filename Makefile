@@ -49,7 +49,8 @@ check-all: check tsan
 	cmake --build --preset asan
 	ctest --preset asan
 	RLX_CHECK_ALL=1 build/release/tests/laws
-	RLX_CHECK_ALL=1 ctest --preset release -R '\.on_loopback$$|apple_loader'
+	RLX_CHECK_ALL=1 ctest --preset release -R '^(models|growth)$$|\.on_loopback$$|apple_loader'
+	build/release/tests/attack_graphs --seconds 600 --seed 20240229 --end 600 --keep build/attack
 	status=0; for device in $$(build/release/bin/rlx devices --json | python3 -c \
 	  'import json, sys; print(*(d["name"] for d in json.load(sys.stdin)["devices"] if d["available"]))'); do \
 	  echo "== rlx test-device $$device --grad"; report=build/test-device-$$device.txt; \

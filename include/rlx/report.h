@@ -25,10 +25,11 @@ struct DispatchLine {
   std::string node;  ///< what the user calls this part of the model; may be empty
   std::string op;
   Verdict verdict = Verdict::native;
-  std::string reason;       ///< why it is not native, or by which kernel it is
+  std::string reason;       ///< why it is not native; of a native one, which kernel it is, or empty
   std::string device = {};  ///< where it runs, of a graph that is split over devices; else empty
-  /// What it reads and what comes of it, each dtype once: "f32" where both are that, "f32, i8 -> f32" of a product with
-  /// quantized weights. With CompileOptions::compute these are the dtypes of the graph that runs, not of the one given.
+  /// Of operands and results, each dtype once a side: "f32, i8 -> f32" of a product with quantized weights, "f32" where
+  /// both sides are that. Empty of an input or output whose type the device refuses. With CompileOptions::compute these
+  /// are the dtypes of the graph that runs, not of the one given.
   std::string dtypes = {};
 };
 

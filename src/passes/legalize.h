@@ -21,9 +21,9 @@ struct Legalized {
   DispatchReport report;
 };
 
-/// Every node that the target does not take becomes nodes that it takes, sub-graphs included. Missing ones are
-/// reported together: op, node, reason, and which of `others` would take it. Those are asked for only then: to know
-/// what a device takes may mean loading it.
+/// Every node that the target does not take becomes nodes that it takes, sub-graphs included, where that can be. The
+/// others stay, and are reported together: op, node, reason, and which of `others` would take it. Those are asked for
+/// only then: to know what a device takes may mean loading it.
 ///
 ///   before  %1 = softmax(%0) {axis = 0}     after, on a target that takes the last axis only
 ///           %1 = transpose(%0) ...  %2 = softmax(%1) {axis = 1}  %3 = transpose(%2)

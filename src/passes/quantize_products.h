@@ -9,8 +9,8 @@
 namespace rlx {
 
 /// Turns products of f32 with weights into dynamic_quantize_matmul. The weights get codes of 8 bits when params are
-/// bound; the other operand gets codes up to 1023 in magnitude (less where k > 16,529, so that sums fit i32) in each
-/// run, with a scale for each row. Everything else stays as it is, in f32.
+/// bound; the other operand gets codes up to 1023 in magnitude (less where k > 16,529, so that sums fit i32, down to
+/// 127; beyond that they stay f32) in each run, with a scale for each row. Everything else stays as it is, in f32.
 ///
 ///   before  %2 = linear(%0, %1)             after  %2, %3 = dynamic_quantize(%1) {axes = [1]}
 ///                                                  %4 = dynamic_quantize_matmul(%0, %2, %3)
@@ -21,16 +21,16 @@ namespace rlx {
 /// those whose k is so large that sums might overflow; the bounds stand in the .cpp. Sub-graphs are left as they are:
 /// what they compute with is given to them, and is no weight there.
 ///
-/// The convolutions of plain_convolution.h become dynamic_quantize_conv on the same terms, k being the channels of a
-/// group times the taps, n the output channels of a group, and the scale of x one for each image. So depthwise ones
-/// stay in f32, and so do all that the target lacks a kernel for (`takes`): their decomposition is a convolution of
-/// i32, slower than that of f32.
+/// The convolutions of plain_convolution.h become dynamic_quantize_conv on like terms, with bounds of their own, k
+/// being the channels of a group times the taps, n the output channels of a group, and the scale of x one for each
+/// image. So depthwise ones stay in f32, and so do all that the target lacks a kernel for (`takes`): their
+/// decomposition is a convolution of i32, slower than that of f32.
 ///
 ///   before  %2 = fused_conv(%0, %1)         after  %2, %3 = dynamic_quantize(%1) {axes = [1, 2, 3]}
 ///             {activation = relu}                  %4 = dynamic_quantize_conv(%0, %2, %3)
 ///                                                         {activation = relu, x_largest = 1023}
 Graph quantize_products(const Graph& g, const std::function<bool(const Question&)>& takes);
-/// For a target that takes all of them.
+/// For a target that takes every such convolution.
 Graph quantize_products(const Graph& g);
 
 }  // namespace rlx

@@ -43,7 +43,7 @@ TEST_CASE("every op keeps every law on each of its samples") {
   Counts counts;
   for (size_t number = 0; const OpDef* op : all_ops()) {
     if (is_start_of_graph(op)) continue;
-    const bool all_laws = test::checks_all() || ++number % 3 == 0;
+    const bool takes_all = test::checks_all() || ++number % 3 == 0;
     CHECK_MESSAGE(!op->samples().empty(), op->name, " has no sample");
     CHECK_MESSAGE((op->reference || op->decompose), op->name, " has neither a reference nor a decomposition");
     CHECK_MESSAGE(!op->doc.empty(), op->name, " says nothing of itself");
@@ -52,7 +52,7 @@ TEST_CASE("every op keeps every law on each of its samples") {
       // Other devices, which have areas of their own, run the first sample of every third op, and transforms of
       // gradients are taken of every third, unless everything was asked for (`make check-all`).
       const bool is_of_other_device = law.name.starts_with("backend_agrees(");
-      if (!all_laws && (is_of_other_device || law.name == "gradient_transforms")) continue;
+      if (!takes_all && (is_of_other_device || law.name == "gradient_transforms")) continue;
       check(law, *op, test::checks_all() || !is_of_other_device ? kAll : 1, counts);
     }
   }

@@ -272,6 +272,12 @@ double scale_of(std::span<const float> values, double largest_code) {
 
 }  // namespace
 
+/// The bound of a sum of codes, of exact value `exact` with its bias, with what f32 adds: four roundings, one of a
+/// reciprocal in each code (2^-23 of a number, 2^-12 of the bound), and what is lost below the least number.
+double with_roundings(double bound, double exact, double bias) {
+  return bound * (1 + 0x1p-11) + 4 * 0x1p-24 * (std::fabs(exact) + bound + std::fabs(bias)) + 0x1p-149;
+}
+
 TEST_CASE("int8 is within half a step of each number, whatever the sizes of rows and columns") {
   IntegerLayer layer(48, 100, 40);
   // Each row and each column has a size of its own: from subnormal numbers to those whose products nearly overflow.
@@ -295,9 +301,7 @@ TEST_CASE("int8 is within half a step of each number, whatever the sizes of rows
         bound += std::fabs(a) * w_scale / 2 + std::fabs(b) * x_scale / 2 + x_scale * w_scale / 4;
       }
       const double got = y[i * 40 + j], apart = std::fabs(got - exact);
-      // Four roundings of f32, one of a reciprocal in each code (2^-23 of a number, 2^-12 of the bound), and what is
-      // lost below the least number.
-      bound = bound * (1 + 0x1p-11) + 4 * 0x1p-24 * (std::fabs(exact) + bound + std::fabs(bias)) + 0x1p-149;
+      bound = with_roundings(bound, exact, bias);
       CAPTURE(i);
       CAPTURE(j);
       CHECK(apart <= bound);
@@ -442,7 +446,7 @@ TEST_CASE("convolutions in int8 are within half a step of each number, whatever 
             bound += std::fabs(a) * w_scale / 2 + std::fabs(c) * x_scale / 2 + x_scale * w_scale / 4;
           }
           const double got = y[((n * 40 + o) * 6 + row) * 6 + column], apart = std::fabs(got - exact);
-          bound = bound * (1 + 0x1p-11) + 4 * 0x1p-24 * (std::fabs(exact) + bound + std::fabs(bias)) + 0x1p-149;
+          bound = with_roundings(bound, exact, bias);
           CAPTURE(n);
           CAPTURE(o);
           CHECK(apart <= bound);

@@ -25,10 +25,10 @@ struct DynamicQuantized {
 /// scale = max(|x|) / largest over `axes`, at least 2^-126; codes = round(x (1 / scale)), ties to even. Where an
 /// element is infinite or NaN, all that share its scale get NaN for a scale and codes of 0.
 ///
-/// x is f32 or f64; another dtype, an invalid axis or `largest` is invalid_argument. codes * scale differs from x by at
-/// most half a scale and, for the roundings of 1 / scale and of the product, 2^-23 |x| (f64: 2^-52), while 1 / scale is
-/// a normal number (scales up to 2^126; f64: 2^1022). The scale of no
-/// elements is 2^-126. Codes have no derivative: a gradient reaches x through the scale alone.
+/// x is f32 or f64; another dtype, an invalid axis or `largest` is invalid_argument. |codes * scale - x| is at
+/// most scale / 2 + 2^-23 |x| (f64: 2^-52 |x|), for the roundings of 1 / scale and of the product; so for scales up to
+/// 2^126 (f64: 2^1022), whose reciprocals are normal numbers. The scale of no elements is 2^-126. Codes have no
+/// derivative: unlike through the products below, a gradient reaches x through the scale alone.
 DynamicQuantized dynamic_quantize(Value x, Axes axes, int64_t largest = 127);
 
 struct DynamicQuantizeMatmulAttrs {
@@ -42,13 +42,13 @@ struct DynamicQuantizeMatmulAttrs {
              field("activation", &DynamicQuantizeMatmulAttrs::activation),
              field("x_largest", &DynamicQuantizeMatmulAttrs::x_largest));
 };
-/// The optional operands bias[n] and residual, which has the result's dims, of x's dtype (an empty Value: none), and
-/// the activation.
+/// The optional operands bias[output channel] and residual, which has the result's dims, of x's dtype (an empty Value:
+/// none), and the activation. A product adds the residual behind the activation, a convolution before it.
 struct DynamicEpilogue {
   Value bias = {}, residual = {};
   Activation activation = Activation::none;
 };
-/// activation(sum * w_scale[n] * x_scale[...] + bias) + residual, each operation rounded to x's dtype, f32 or f64, the
+/// activation(sum * w_scale[n] * x_scale[row] + bias) + residual, each operation rounded to x's dtype, f32 or f64, the
 /// product with the lesser scale first, so that nothing becomes infinite on the way to a smaller number.
 /// x[..., k] is quantized with a scale for each row (along k); w is i8, [k, n] or with `transpose_rhs` [n, k];
 /// w_scale[n] has x's dtype. `sum` is the product of the codes in i32: exact while 127 * x_largest * k < 2^31 (codes of
@@ -59,7 +59,7 @@ Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpil
                               bool transpose_rhs = false, int64_t x_largest = 127);
 
 struct DynamicQuantizeConvAttrs {
-  Axes stride = {}, padding = {}, dilation = {};  ///< these and the next six are those of FusedConvAttrs
+  Axes stride = {}, padding = {}, dilation = {};  ///< all but x_largest are those of FusedConvAttrs
   Axes padding_high = {};
   int64_t groups = 1;
   bool has_bias = false, has_residual = false;
@@ -76,18 +76,18 @@ struct DynamicQuantizeConvAttrs {
              field("channels_last", &DynamicQuantizeConvAttrs::channels_last),
              field("x_largest", &DynamicQuantizeConvAttrs::x_largest));
 };
-/// The same convolution in floats, and back.
+/// The same convolution in floats, without x_largest, and back.
 FusedConvAttrs as_fused_conv(const DynamicQuantizeConvAttrs& attrs);
 DynamicQuantizeConvAttrs as_dynamic_quantize_conv(const FusedConvAttrs& attrs, int64_t x_largest);
-/// activation(sum * w_scale[o] * x_scale[n] + bias[o] + residual), each operation rounded to x's dtype, f32 or f64, the
-/// product with the lesser scale first. As in fused_conv, and not as in dynamic_quantize_matmul, the residual is added
-/// before the activation. `sum` is the convolution in i32 of the codes w, i8 [O, C / groups, kernel...], with those of
-/// x [N, C, spatial...] (channels_last: [N, spatial..., C]), which dynamic_quantize makes with a scale for each of the
-/// N images: an image's result does not depend on the others. Padding is codes of 0. An image with an infinity or a NaN
-/// gives NaN in all of its results. Sums are exact while 127 * x_largest * (C / groups) * taps < 2^31, beyond which
-/// they wrap. The builder sets has_bias and has_residual. The gradient looks through the rounding of x
-/// (straight-through): it is that of fused_conv with w * w_scale. Errors: invalid_argument for dtypes and `x_largest`,
-/// those of fused_conv.
+/// activation(sum * w_scale[o] * x_scale[image] + bias[o] + residual), each operation rounded to x's dtype, f32 or f64,
+/// the product with the lesser scale first. As in fused_conv, and not as in dynamic_quantize_matmul, the residual is
+/// added before the activation. `sum` is the convolution in i32 of the codes w, i8 [O, C / groups, kernel...], with
+/// those of x [N, C, spatial...] (channels_last: [N, spatial..., C]), which dynamic_quantize makes with a scale for
+/// each of the N images: an image's result does not depend on the others. Padding is codes of 0. An image with an
+/// infinity or a NaN gives NaN in all of its results. Sums are exact while 127 * x_largest * (C / groups) * taps <
+/// 2^31, beyond which they wrap. The builder sets has_bias, has_residual and activation by `epilogue`, whatever `attrs`
+/// says. The gradient looks through the rounding of x (straight-through): it is that of fused_conv with w * w_scale.
+/// Errors: invalid_argument for dtypes and `x_largest`, those of fused_conv.
 Value dynamic_quantize_conv(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                             DynamicQuantizeConvAttrs attrs = {});
 

@@ -10,16 +10,17 @@
 namespace rlx::kernels {
 
 /// y = act(f32(sum) * w_scale[o] * scale of the image + bias[o] + residual), each operation rounded, the lesser scale
-/// first. Where w and the other operands stand is said in each call.
+/// first. Pointers are arguments of each call.
 struct DynamicConvolution {
-  /// x and y are f32 and dense, with the channels first (dim 1) or last. Without lhs_dilation; nothing is reversed. `w`
-  /// and the pointers are not read.
+  /// x and y are f32 and dense, with the channels first (dim 1) or last. Without lhs_dilation; nothing is reversed. Its
+  /// pointers are not read; the strides of w are.
   ConvolutionArgs shape;
-  /// Of a group: k = channels * taps, n = output channels.
+  /// Of a group: k = channels * taps, n = output channels. Its `packed` is not read.
   Int8Weights weights;
   bool channels_last = false;
   Activation activation = Activation::none;
-  int64_t rows_at_once = 32;  ///< outputs of a block, a multiple of kQuantizedRows
+  /// Outputs of a block, a multiple of kQuantizedRows. The constructor makes it as large as the cache allows.
+  int64_t rows_at_once = 32;
 
   DynamicConvolution() = default;
   /// `x_largest`: of the codes of x.
@@ -30,7 +31,8 @@ struct DynamicConvolution {
   int64_t inputs() const;   ///< pixels of an image of x
   int64_t outputs() const;  ///< pixels of an image of y
   int64_t blocks() const;   ///< blocks of outputs of an image
-  /// Whether the codes of an image are the rows themselves: a kernel of one tap that reads every pixel.
+  /// Whether the codes of an image are the rows themselves: so for a kernel of one tap and one group that reads every
+  /// pixel of an even number of channels, by `pairs`.
   bool reads_in_place() const;
 };
 
@@ -43,8 +45,8 @@ void pack_convolution_weights(const DynamicConvolution& c, const int8_t* codes, 
 
 /// Bytes of an image's codes.
 size_t image_codes_bytes(const DynamicConvolution& c);
-/// Quantizes pixels [first, last) of an image that begins at `x`. `codes` is the memory of the whole image, aligned to
-/// 64 bytes.
+/// Quantizes pixels [first, last) of an image that begins at `x`. `scale` is that of the whole image: dynamic_scale()
+/// of its largest_magnitude(). `codes` is the memory of the whole image, aligned to 64 bytes.
 void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, int64_t last, float scale,
                     std::byte* codes) noexcept;
 
@@ -54,7 +56,7 @@ struct ConvolutionBlock {
   const std::byte* codes;  ///< of the image
   float scale;             ///< of the image
   int64_t group, block, begin, end;
-  const char* packed;               ///< pack_convolution_weights()
+  const char* packed;               ///< all groups, as pack_convolution_weights() wrote them
   const float *w_scale, *bias;      ///< of all output channels; bias may be null
   const float* residual = nullptr;  ///< of the image, or null
   float* y = nullptr;               ///< of the image

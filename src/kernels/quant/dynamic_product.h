@@ -1,8 +1,8 @@
 // Products of f32 that are computed in integers: rows of x are quantized by their own scales, weights are 8-bit codes
 // with a scale for each column, sums are in i32, and one epilogue in f32 ends them: the kernel of
 // dynamic_quantize_matmul. It runs on AMX tiles where the processor has them, else on 8-bit dot products (VNNI or
-// Arm's, vnni.h), else on multiply-adds of pairs of 16 bits (int8_pairs.h). All of them give the same bits, but for the
-// last ones of activations like gelu, which are computed in vectors (docs/runtime.md). Neighbour:
+// Arm's, vnni.h), else on multiply-adds of pairs of 16 bits (int8_pairs.h). All of them give the same bits, except that
+// activations like gelu, which are computed in vectors, may differ in the last ones (docs/runtime.md). Neighbour:
 // requantized_product.h, where x and the result are codes.
 #pragma once
 
@@ -14,13 +14,15 @@
 
 namespace rlx::kernels {
 
-/// Codes w[k, n] from -127 to 127, in the layout that pack_int8_weights() writes for `isa`.
+/// The weights of a product, and which codes of x they are multiplied with: w[k, n], from -127 to 127, in the layout
+/// that pack_int8_weights() writes for `isa`.
 struct Int8Weights {
   int64_t k = 0, n = 0;
   const char* packed = nullptr;
   Int8DotIsa isa = best_int8_dot_isa();
   /// The largest code of the rows that are multiplied with it, 1 to 16383. Sums are exact while 127 * x_largest * k is
-  /// below 2^31, and wrap beyond. Above 127 all but `pairs` multiply twice.
+  /// below 2^31, and wrap beyond. Above 127 all instructions but `pairs` multiply twice,
+  /// once for each plane (below).
   int32_t x_largest = 127;
 };
 /// The size of packed weights: a byte for each code, padding of n and k, and, but for pairs, the sum of each column's
@@ -33,7 +35,8 @@ void pack_int8_weights(const Int8Weights& weights, const int8_t* codes, int64_t 
 
 /// Bytes for `rows` quantized rows and their scales; the caller owns that memory and aligns it to 64 bytes.
 size_t quantized_rows_bytes(const Int8Weights& weights, int64_t rows);
-/// Where a range of rows of a product begins is a multiple of this: codes lie in blocks of two tiles of 16 rows.
+/// `first` of multiply_quantized_rows() is a multiple of this, as codes lie in blocks of two tiles of 16 rows.
+/// quantize_rows() takes any range.
 inline constexpr int64_t kQuantizedRows = 32;
 /// Quantizes rows [begin, end) of the `rows` that `out` is for, as dynamic_quantize does (rlx/ops/dynamic_quantize.h):
 /// scale = max(|x|) / weights.x_largest, at least 2^-126, codes = round(x * (1 / scale)), ties to even. A row with a
@@ -43,23 +46,24 @@ void quantize_rows(const Int8Weights& weights, const float* x, int64_t x_stride,
                    int64_t rows, void* out) noexcept;
 
 // The same in parts, for numbers that share a scale without being a row (dynamic_convolution.h). Codes lie in planes:
-// one of i16 for `pairs`, else one of bytes or, where x_largest is above 127, one of high and one of low bytes.
+// one of i16 for `pairs`, else one of bytes or, where x_largest is above 127, two: code = 128 * high + low, low 0 to
+// 127.
 
 int code_planes(const Int8Weights& weights);
 /// Bytes of a code in a plane.
 int64_t code_bytes(const Int8Weights& weights);
-/// Each byte of the code 0 in a plane.
+/// The byte that the code 0 consists of in a plane: 0x80 where the instruction takes x as unsigned.
 uint8_t zero_code(const Int8Weights& weights, int plane);
 /// The bits of the largest |x|, which are ordered as the numbers are, with infinity and NaN above all of them.
 uint32_t largest_magnitude(const float* x, int64_t count) noexcept;
-/// The scale of numbers up to that, as of a row.
+/// max(|x|) / x_largest, at least 2^-126; NaN if largest_magnitude() met an infinity or a NaN.
 float dynamic_scale(uint32_t magnitude, int32_t x_largest);
 /// Writes the codes of x to each plane; they are 0 if `scale` is NaN. `low` is null if there is one plane.
 void quantize_numbers(const Int8Weights& weights, const float* x, int64_t count, float scale, std::byte* codes,
                       std::byte* low) noexcept;
 /// A row in the memory that quantize_rows() fills: its k codes begin at `codes`, and in the second plane at `low`
-/// (else null), in pieces of `piece` bytes whose beginnings are `step` bytes apart. The last piece is filled up with
-/// whatever is finite: packed weights are 0 there.
+/// (else null), in pieces of `piece` bytes whose beginnings are `step` bytes apart. Behind the k codes
+/// the last piece may hold anything, as packed weights are 0 there.
 struct QuantizedRow {
   float* scale;
   std::byte *codes, *low;
@@ -67,7 +71,8 @@ struct QuantizedRow {
 };
 QuantizedRow quantized_row(const Int8Weights& weights, void* out, int64_t rows, int64_t row);
 
-/// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) + residual, each operation rounded, the lesser scale first.
+/// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) + residual, each operation rounded. The sum is multiplied by
+/// the lesser of the two scales, then by the other.
 /// With `residual_first` act is applied to the sum with the residual.
 struct DynamicProduct {
   /// A range of columns begins at a multiple of this.
