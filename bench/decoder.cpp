@@ -1,7 +1,9 @@
 // What a cache that grows costs: a decoder of small layers, one token a step, whose graph has a symbol for the number
 // of tokens. Each step runs twice: the first run meets a new length, the second one does not, so that their difference
 // is what the framework does for a length. One JSON line a place of the sequence: medians of the steps around it, in
-// microseconds, the resident memory there, and how many updates of the cache were not made in place.
+// microseconds; medians of 200 runs there and, in turn with them, of as many of a graph that has the place's number for
+// the symbol, so that its plan was made for exactly that; the resident memory, and how many updates of the cache were
+// not made in place.
 //
 // --cache grown: keys and values are inputs of as many tokens as there are, and the results are those with the new one.
 // --cache state: they are a state (rlx/state.h) of room for all tokens, written in place, of which attention reads as
@@ -32,10 +34,12 @@ struct Size {
 
 /// Inputs: x[1, 1, width], cos and sin of the position, and keys and values of the tokens before, one pair a layer.
 /// Outputs: y, and the keys and values with the new token's. With a `capacity`, keys and values have room for so many
-/// tokens, and two more inputs say where the new one is put, and by its extent how many there are with it.
-Graph decoder(const Size& size, std::optional<int64_t> capacity) {
+/// tokens, and two more inputs say where the new one is put, and by its extent how many there are with it. `token`:
+/// how many there are, if the graph is to be for this number alone.
+Graph decoder(const Size& size, std::optional<int64_t> capacity, std::optional<int64_t> token) {
   const int64_t width = size.width();
-  const Dim past = capacity ? Dim(*capacity) : Dim::symbol("past"), total = Dim::symbol("total");
+  const Dim total = token ? Dim(*token) : Dim::symbol("total");
+  const Dim past = capacity ? Dim(*capacity) : token ? Dim(*token - 1) : Dim::symbol("past");
   Graph g("decoder");
   Value x = g.input("x", f32, {1, 1, width});
   Value cos = g.input("cos", f32, {1, size.head_width / 2}), sin = g.input("sin", f32, {1, size.head_width / 2});
@@ -86,9 +90,11 @@ double resident_mib() {
 /// A sequence: one token after another, each run twice at its length.
 class Sequence {
  public:
-  Sequence(const Size& size, int threads, std::optional<int64_t> capacity) : has_state_(capacity.has_value()) {
+  /// `token`: as for `decoder`.
+  Sequence(const Size& size, int threads, std::optional<int64_t> capacity, std::optional<int64_t> token = {})
+      : has_state_(capacity.has_value()) {
     std::mt19937 random(1);
-    const Graph g = decoder(size, capacity);
+    const Graph g = decoder(size, capacity, token);
     CompileOptions options = CompileOptions::from_environment();
     for (const Output& o : g.outputs())
       if (has_state_ && o.name != "y") options.donate.insert(o.name);
@@ -151,27 +157,38 @@ int main(int count, char** words) {
   }
   Sequence sequence(size, threads, has_state ? std::optional(tokens) : std::nullopt);
   std::vector<double> first, second;
-  const auto timed_run = [&](std::vector<double>& times) {
+  const auto timed_run = [](Sequence& of, std::vector<double>& times) {
     const auto begin = std::chrono::steady_clock::now();
-    sequence.run();
+    of.run();
     times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
   };
   for (int64_t token = 1; token <= tokens; ++token) {
     sequence.begin(token);
-    timed_run(first);
-    timed_run(second);
+    timed_run(sequence, first);
+    timed_run(sequence, second);
+    const bool is_told = token == 10 || token == 100 || token % 1000 == 0;
+    std::vector<double> here, exact;
+    if (is_told) {
+      Sequence for_token(size, threads, has_state ? std::optional(tokens) : std::nullopt, token);
+      for_token.begin(token);
+      for_token.run();
+      for (int i = 0; i < 200; ++i) timed_run(sequence, here), timed_run(for_token, exact);
+    }
     sequence.end();
-    if (token != 10 && token != 100 && token % 1000 != 0) continue;
+    if (!is_told) continue;
+    const auto median_of = [](std::vector<double> times) {
+      std::sort(times.begin(), times.end());
+      return times[times.size() / 2];
+    };
     const auto median = [&](const std::vector<double>& times) {
-      std::vector<double> last(times.end() - std::min<int64_t>(token / 2, 50), times.end());
-      std::sort(last.begin(), last.end());
-      return last[last.size() / 2];
+      return median_of({times.end() - std::min<int64_t>(token / 2, 50), times.end()});
     };
     std::printf(
         "{\"cache\": \"%s\", \"token\": %ld, \"new_length_us\": %.1f, \"same_length_us\": %.1f, "
-        "\"difference_us\": %.1f, \"resident_mib\": %.1f, \"updates_elsewhere\": %lu}\n",
+        "\"difference_us\": %.1f, \"in_turn_us\": %.1f, \"exact_plan_us\": %.1f, \"resident_mib\": %.1f, "
+        "\"updates_elsewhere\": %lu}\n",
         has_state ? "state" : "grown", static_cast<long>(token), median(first), median(second),
-        median(first) - median(second), resident_mib(),
+        median(first) - median(second), median_of(here), median_of(exact), resident_mib(),
         static_cast<unsigned long>(has_state ? sequence.updates_elsewhere() : 0));
   }
 }

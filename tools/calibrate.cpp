@@ -2,8 +2,11 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "rlx/device_speed.h"
 #include "rlx/error.h"
 #include "rlx/machine.h"
+#include "tools/device_option.h"
+#include "tools/encoder_options.h"
 #include "tools/output.h"
 #include "tools/progress_bar.h"
 #include "tools/subcommands.h"
@@ -14,8 +17,11 @@ namespace {
 struct Calibrate {
   std::string out;
   bool json = false, show = false;
+  std::vector<std::string> devices;
+  int threads = 0;
 
   void run() const {
+    if (!devices.empty()) return measure_devices();
     const std::string path = out.empty() ? machine_file() : out;
     if (path.empty()) throw UsageError("there is no folder for the result: set RLX_CACHE_DIR, or give --out FILE");
     MachineSpeeds speeds;
@@ -34,6 +40,34 @@ struct Calibrate {
     }
     write_out(json ? speeds.json() : speeds.table() + (show ? "read from " : "kept in ") + path + "\n");
   }
+
+  void measure_devices() const {
+    if (!out.empty())
+      throw UsageError("--out is for the machine's figures; those of a device have a file of their own");
+    std::vector<Device> chosen;
+    for (const std::string& name : devices)
+      if (name != "all") chosen.push_back(Device::parse(name));
+      else
+        for (const DeviceInfo& d : rlx::devices())
+          if (d.available && !d.is_simulation) chosen.push_back(d.device);
+    std::string all;
+    for (const Device& device : chosen) {
+      const std::string path = device_speeds_file(device, threads);
+      if (path.empty()) throw UsageError("there is no folder for the result: set RLX_CACHE_DIR");
+      if (show) {
+        all += load_device_speeds(path).json();
+        continue;
+      }
+      DeviceSpeeds speeds;
+      {
+        ProgressBar bar("calibrate " + device.name());
+        speeds = measure_device(device, threads, [&](size_t done, size_t n, std::string_view) { bar.show(done, n); });
+      }
+      save_device_speeds(speeds, path);
+      all += json ? speeds.json() : speeds.json() + "kept in " + path + "\n";
+    }
+    write_out(all);
+  }
 };
 
 }  // namespace
@@ -42,6 +76,12 @@ Subcommand add_calibrate(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("calibrate", "Measures this machine, for RLX to choose by");
   auto calibrate = std::make_shared<Calibrate>();
   app->add_option("--out", calibrate->out, "the file to write (default: where sessions look)")->option_text("FILE");
+  app->add_option("--device", calibrate->devices,
+                  "measure these devices instead, with commas in between, or all: what `rlx devices --for MODEL` and "
+                  "pick_best_device(graph) predict by")
+      ->delimiter(',')
+      ->type_name("DEVICES");
+  add_threads_option(*app, calibrate->threads);
   app->add_flag("--show", calibrate->show, "print what was measured before, and measure nothing");
   app->add_flag("--json", calibrate->json, "print the file instead of the table");
   app->footer(
@@ -53,7 +93,8 @@ products go through matrix tiles. Without it the defaults stand. A file that is 
 
 Examples:
   rlx calibrate
-  rlx calibrate --show --json)");
+  rlx calibrate --show --json
+  rlx calibrate --device all --threads 1)");
   return {app, [calibrate] { calibrate->run(); }};
 }
 

@@ -3,6 +3,7 @@
 
 #include "rlx/artifact.h"
 #include "tools/device_option.h"
+#include "tools/dim_option.h"
 #include "tools/encoder_options.h"
 #include "tools/model_graph.h"
 #include "tools/model_params.h"
@@ -57,6 +58,7 @@ Subcommand add_compile(CLI::App& rlx) {
   add_device_option(*app, compile->device);
   add_accuracy_options(*app, compile->options);
   add_split_options(*app, compile->options);
+  add_bound_option(*app, compile->options);
   app->add_flag("--strict", compile->options.strict, "fail unless every node is native");
   app->footer(
       R"(The file holds the program, the graph that it was made from, the dispatch report and, unless --without-params is given, the

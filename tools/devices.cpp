@@ -3,9 +3,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "rlx/device.h"
+#include "rlx/device_speed.h"
 #include "rlx/error.h"
 #include "rlx/machine.h"
+#include "tools/dim_option.h"
+#include "tools/encoder_options.h"
+#include "tools/model_graph.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
@@ -46,19 +49,60 @@ void print_devices(bool json) {
   write_out(json ? out + "]\n" : table.text() + "best: " + pick_best_device().name() + "; " + calibration() + "\n");
 }
 
+struct Devices {
+  bool json = false;
+  std::string model;
+  std::vector<std::string> dims;
+  int threads = 0;
+
+  void run() const {
+    if (!model.empty()) return predict();
+    if (!dims.empty()) throw UsageError("--dim gives numbers to the symbolic dims of a model: --for MODEL");
+    print_devices(json);
+  }
+
+  /// How long the model would take on each device.
+  void predict() const {
+    const std::vector<DevicePrediction> all = predict_devices(load_model(model), bindings_of("--dim", dims), threads);
+    std::string out;
+    TextTable table("lrl");
+    table.add({"device", "predicted", "why"});
+    for (const DevicePrediction& p : all) {
+      const std::string time =
+          !p.us ? "-" : text_of(fixed_text(*p.us < 1000 ? *p.us : *p.us / 1000, 1), *p.us < 1000 ? " us" : " ms");
+      table.add({p.device.name(), time, p.why});
+      out += (out.empty() ? "[{" : ",\n {") + ("\"device\": " + json_text(p.device.name())) +
+             ", \"us\": " + (p.us ? text_of(*p.us) : "null") + ", \"why\": " + json_text(p.why) + "}";
+    }
+    write_out(json ? (out.empty() ? "[" : out) + "]\n" : table.text());
+  }
+};
+
 }  // namespace
 
 Subcommand add_devices(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("devices", "What RLX can run on here");
-  auto json = std::make_shared<bool>(false);
+  auto devices = std::make_shared<Devices>();
   app->add_flag(
-      "--json", *json,
+      "--json", devices->json,
       "print a JSON array of {device, available, description, target}; target is null of a device that this build "
-      "has no backend for");
+      "has no backend for. With --for: of {device, us, why}");
+  app->add_option("--for", devices->model,
+                  "predict how long a run of this model takes on each device that can run here")
+      ->option_text("MODEL");
+  app->add_option("--dim", devices->dims, "with --for: a number for a symbolic dim, NAME=NUMBER; once for each")
+      ->option_text("NAME=NUMBER");
+  add_threads_option(*app, devices->threads);
   app->footer(
       R"(Every device that RLX knows, whether it is available here, and what it is or why not. The names are those that
---device and --target take. Below them: the one for whoever has no wish, and what `rlx calibrate` has measured.)");
-  return {app, [json] { print_devices(*json); }};
+--device and --target take. Below them: the one for whoever has no wish, and what `rlx calibrate` has measured.
+With --for, devices are sorted by the time that is predicted for a run of the model from what `rlx calibrate` has measured of each; where
+nothing was, there is no prediction.
+
+Examples:
+  rlx devices
+  rlx devices --for all-MiniLM-L6-v2 --dim B=1 --dim S=128)");
+  return {app, [devices] { devices->run(); }};
 }
 
 }  // namespace rlx::tools

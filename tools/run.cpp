@@ -13,6 +13,7 @@
 #include "rlx/session.h"
 #include "tools/coreml/package_model.h"
 #include "tools/device_option.h"
+#include "tools/dim_option.h"
 #include "tools/encoder_options.h"
 #include "tools/image_input.h"
 #include "tools/model_graph.h"
@@ -90,6 +91,7 @@ Run::Run(CLI::App& app) {
   device_option = add_device_option(app, device);
   add_accuracy_options(app, compile);
   add_split_options(app, compile);
+  add_bound_option(app, compile);
   app.footer(
       R"(Params that stand in several files are taken from the first; a model folder and one that `rlx train` wrote have their own, and a
 compiled graph those that it carries; it runs on the device that it was compiled for. Without --output-dir and --output, the outputs' types and

@@ -19,6 +19,7 @@
 #include "rlx/session.h"
 #include "tools/coreml/package_model.h"
 #include "tools/device_option.h"
+#include "tools/dim_option.h"
 #include "tools/encoder_options.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
@@ -39,18 +40,6 @@ struct Where {
   void predict() const;
   void plan() const;
 };
-
-Bindings numbers_of(const std::vector<std::string>& dims) {
-  Bindings numbers;
-  for (const std::string& dim : dims) {
-    const size_t equals = dim.find('=');
-    int64_t value = 0;
-    if (equals == std::string::npos || !CLI::detail::lexical_cast(dim.substr(equals + 1), value) || value <= 0)
-      throw UsageError("--dim takes NAME=NUMBER, and got '" + dim + "'");
-    numbers[dim.substr(0, equals)] = value;
-  }
-  return numbers;
-}
 
 std::string mib_text(size_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 2) + " MiB"; }
 
@@ -167,7 +156,7 @@ void Where::plan() const {
   std::set<std::string> known, open;
   for (const Type& type : given.input_types())
     for (const Dim& dim : type.dims) dim.for_each_symbol([&](const std::string& symbol) { known.insert(symbol); });
-  const Bindings numbers = numbers_of(dims);
+  const Bindings numbers = bindings_of("--dim", dims);
   for (const auto& [symbol, number] : numbers)
     if (!known.contains(symbol)) throw UsageError("--dim: the model has no symbolic dim '" + symbol + "'");
   const Graph g = substitute(given, numbers);

@@ -79,7 +79,7 @@ type CompileOptions struct {
 	Narrow bool
 	// Donate names inputs whose memory a run may overwrite.
 	Donate []string
-	// More is text in the form of attributes for what else there is: {rounding = relaxed, compute = bf16, cache_dir = "/tmp/programs"}.
+	// More is text in the form of attributes for what else there is: {rounding = relaxed, compute = bf16, bounds = ["S=512"], cache_dir = "/tmp/programs"}.
 	More string
 }
 

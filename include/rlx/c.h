@@ -56,6 +56,8 @@ rlx_status rlx_load_plugin(const char* path, rlx_error** error);
 const char* rlx_error_message(const rlx_error* error);
 rlx_status rlx_error_status(const rlx_error* error);
 void rlx_error_free(rlx_error* error);
+/* An error of a caller's own, for functions that the library calls back. NULL if there is no memory for it. */
+rlx_error* rlx_error_create(rlx_status status, const char* message);
 /* The dispatch report as JSON, of a compile that failed because the device does not run all of the graph; "" of any
    other error. Belongs to the error. */
 const char* rlx_error_report(const rlx_error* error);
@@ -133,10 +135,86 @@ rlx_status rlx_graph_jvp(const rlx_graph* graph, const uint8_t* active, rlx_grap
 rlx_status rlx_graph_batch(const rlx_graph* graph, const uint8_t* batched, const char* size, rlx_graph** result,
                            rlx_error** error);
 
+/* ---- ops of the caller's ----
+   A registered op is one like those of the library: rlx_graph_emit and the textual IR know it by its name, derivatives
+   go through it, devices run its decomposition, and `rlx ops` lists it. Its rules are functions of the caller, which
+   the library calls on any thread, several at once. A rule ends with RLX_OK, or stores an error of rlx_error_create;
+   what it is given is valid until it returns. */
+
+/* What every rule is told. */
+typedef struct rlx_op_call {
+  size_t struct_size;
+  const char* op;
+  const char* attributes; /* JSON, every attribute by its name: {"limit": 0.5, "axes": [0, 1]}; floats that JSON has no
+                             number for are "inf", "-inf" and "nan" */
+  const char* const* types; /* of the operands, as text: "f32[N, 4]" */
+  size_t count;
+} rlx_op_call;
+
+/* The types that a shape rule gives. */
+typedef struct rlx_op_results rlx_op_results;
+rlx_status rlx_op_add_result(rlx_op_results* results, const char* type, rlx_error** error);
+
+/* One run of a kernel. Operands and results are dense and row-major; operands must not be written. */
+typedef struct rlx_kernel_run rlx_kernel_run;
+typedef struct rlx_kernel_arguments {
+  size_t struct_size;
+  const void* const* operands; /* as many as the call has types, which are without symbols */
+  void* const* results;
+  const char* const* result_types; /* as text */
+  size_t result_count;
+  int threads;               /* the most that the run may use, this one included */
+  const rlx_kernel_run* run; /* for rlx_kernel_parallel_for */
+} rlx_kernel_arguments;
+/* Calls part(context, 0) ... part(context, parts - 1) on the threads of the run, and returns when all have returned. */
+rlx_status rlx_kernel_parallel_for(const rlx_kernel_run* run, int64_t parts, void (*part)(void* context, int64_t index),
+                                   void* context, rlx_error** error);
+
+typedef struct rlx_op_definition {
+  size_t struct_size;     /* sizeof(rlx_op_definition) */
+  const char* name;       /* letters, digits and '_' */
+  const char* doc;        /* a line; NULL: none */
+  const char* source;     /* where it is described; NULL: none */
+  const char* operands;   /* names with spaces between them: "x weight bias?"; the last ones may end in '?' (may be left
+                             out), and the very last in "..." (any number) */
+  const char* attributes; /* names, kinds and defaults, NULL for none: "limit: float = 1, axes: list of int = []". Kinds
+                             are bool, int, float, string, list of int, list of float */
+  const char* samples;    /* operands that exercise it, for `rlx test-device`, a line for each: "f64[3, 5], i32[5]
+                             {axis = 1} in [-1, 1]"; f64 stands for any float. NULL: none */
+  int elementwise;        /* each element of a result depends on the operands' elements at its index alone */
+  int not_differentiable; /* its gradient is zero */
+  void* context;          /* given to every function below; all must stay as long as the process */
+  /* Calls rlx_op_add_result for each result, in order, or refuses the operands. Dims may be symbols. */
+  rlx_status (*infer)(void* context, const rlx_op_call* call, rlx_op_results* results, rlx_error** error);
+  /* Computes: stores a new tensor of the type that `infer` gave in each of `count` results, which the library frees.
+     NULL if there is a decomposition. */
+  rlx_status (*reference)(void* context, const rlx_op_call* call, const rlx_tensor* const* operands,
+                          rlx_tensor** results, size_t count, rlx_error** error);
+  /* Stores a new graph of the library's ops, whose inputs are the operands and whose outputs are the results; the
+     library frees it. NULL: the op is a primitive, which the CPU alone runs, by its kernel or its reference. */
+  rlx_status (*decompose)(void* context, const rlx_op_call* call, rlx_graph** graph, rlx_error** error);
+  /* Stores a new graph whose inputs are the operands, the results, and a cotangent for each float or complex result,
+     and whose outputs are a cotangent for each float or complex operand. NULL: derivatives go through the
+     decomposition. */
+  rlx_status (*vjp)(void* context, const rlx_op_call* call, rlx_graph** graph, rlx_error** error);
+  /* Computes on the CPU, natively; NULL for none. */
+  rlx_status (*kernel)(void* context, const rlx_op_call* call, const rlx_kernel_arguments* arguments,
+                       rlx_error** error);
+  const char* kernel_name;   /* for reports and profiles; NULL: as the op's */
+  const char* kernel_dtypes; /* of which all operands must be, with spaces between them; NULL: any whose elements have
+                                addresses */
+} rlx_op_definition;
+/* Fails if the name is taken, a rule is missing, or a text has another form. What it points to is copied, but for
+   `context` and the functions. */
+rlx_status rlx_op_register(const rlx_op_definition* definition, rlx_error** error);
+/* Its name is free again. Graphs that have the op still run; what was compiled with its kernel is to be compiled anew.
+ */
+rlx_status rlx_op_unregister(const char* name, rlx_error** error);
+
 /* ---- devices and sessions ---- */
 /* 1 if the device, "cpu" for one, can run here; else 0. */
 int rlx_device_available(const char* device);
-/* The name of the device that computes fastest of those that can run here; a constant. */
+/* The name of a device for who has no wish: an accelerator if one can run here, else the processor; a constant. */
 const char* rlx_pick_best_device(void);
 
 /* Memory of the caller, dense and row-major. */
@@ -167,9 +245,9 @@ typedef struct rlx_compile_options {
   size_t donate_count;
   /* The other members of CompileOptions in rlx/compile.h as text in the form of attributes, or NULL; each may be left
      out: {rounding = relaxed, compute = bf16, force_common = ["softmax"], force_native = ["gelu"], skip_passes =
-     ["fuse_elementwise"], narrow = true, cache_dir = "/tmp/programs", fallback = ["cpu"], placement =
-     ["encoder.*=tiny", "op:sort=cpu"]}: devices that may run what the session's does not take, and where nodes are to
-     run, each as "PATTERN=DEVICE". */
+     ["fuse_elementwise"], narrow = true, cache_dir = "/tmp/programs", bounds = ["S=512"],
+     fallback = ["cpu"], placement = ["encoder.*=tiny", "op:sort=cpu"]}: the most that symbols can be; devices that may
+     run what the session's does not take, and where nodes are to run, each as "PATTERN=DEVICE". */
   const char* more;
 } rlx_compile_options;
 /* `options` may be NULL. The graph may be freed afterwards. */
@@ -192,6 +270,12 @@ rlx_status rlx_device_target(const char* device, char** json, rlx_error** error)
    that is missing is a line and no error. `options` may be NULL. */
 rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rlx_compile_options* options, char** json,
                             rlx_error** error);
+
+/* How long a run of the graph takes on each device that can run here, by what `rlx calibrate --device all` has
+   measured: JSON, to be freed by rlx_text_free, [{"device", "us", "why"}], the fastest first; "us" is null of a device
+   without a prediction. `numbers` are for the symbols, as "B=1 S=128", or NULL. `options` may be NULL. */
+rlx_status rlx_predict_devices(const rlx_graph* graph, const char* numbers, int threads,
+                               const rlx_compile_options* options, char** json, rlx_error** error);
 
 /* ---- compiled graphs ---- */
 /* Shares the tensor, which may be freed afterwards. */

@@ -84,6 +84,10 @@ struct CompileOptions {
   /// Numbers of inputs and params that i32 does not hold are errors then; what the graph computes from them wraps.
   /// Nothing changes on a device that has them. docs/coreml.md, "Integers of 64 bits".
   bool narrow = false;
+  /// The most that symbols of the inputs' types can be, each at least 1. A run with more is an error on every device.
+  /// Where all symbols of a graph have one, the CPU takes the memory of a run for these numbers at once; without, that
+  /// memory grows with the extents that come, by twice what they need.
+  Bindings bounds = {};
   std::set<std::string> donate = {};       ///< inputs whose memory a run may overwrite
   std::set<std::string> skip_passes = {};  ///< passes to leave out, by name; the results must not change
   std::string cache_dir = {};              ///< folder that keeps compiled graphs for later processes; empty: none

@@ -57,6 +57,7 @@ struct DeviceInfo {
   std::string description;  ///< what it is here, or why it is not available
   /// Whether it computes faster than the processor that runs this program, so that who has no wish wants it.
   bool accelerates = false;
+  bool is_simulation = false;  ///< for tests: it computes on the processor and pretends to be something else
 };
 /// Every device that RLX knows, in the order of the list in src/devices/list.cpp.
 std::vector<DeviceInfo> devices();

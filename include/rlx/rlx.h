@@ -5,6 +5,7 @@
 #include "rlx/autodiff.h"
 #include "rlx/coreml_model.h"
 #include "rlx/data.h"
+#include "rlx/device_speed.h"
 #include "rlx/generation.h"
 #include "rlx/gguf.h"
 #include "rlx/graph_file.h"

@@ -120,7 +120,8 @@ struct LoadOptions {
   std::string keep_in = {};
   /// Of products of f32, as CompileOptions::accuracy and batch_invariant ask for them.
   bool exact = false, row_relative = false, batch_invariant = false;
-  bool narrow = false;  ///< CompileOptions::narrow
+  bool narrow = false;   ///< CompileOptions::narrow
+  Bindings bounds = {};  ///< CompileOptions::bounds; no run exceeds them
 };
 
 /// A program as files hold it, in a form that its backend knows by name.

@@ -164,9 +164,10 @@ std::vector<DeviceInfo> devices() {
     for (int ordinal = 0; ordinal < std::max(1, entry.devices); ++ordinal) {
       const Device device(entry.name, ordinal);
       const auto backend = find_backend(device);
-      if (!backend) all.push_back({device, false, "this build has no backend for it"});
-      else if (auto why = backend->unavailable(); !why.empty()) all.push_back({device, false, why});
-      else all.push_back({device, true, backend->description(), backend->accelerates()});
+      if (!backend) all.push_back({device, false, "this build has no backend for it", false, entry.is_for_tests});
+      else if (auto why = backend->unavailable(); !why.empty())
+        all.push_back({device, false, why, false, entry.is_for_tests});
+      else all.push_back({device, true, backend->description(), backend->accelerates(), entry.is_for_tests});
     }
   return all;
 }

@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "c_api/handles.h"
+#include "ir/binding_text.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "rlx/device_speed.h"
 #include "rlx/graph_file.h"
 #include "rlx/machine.h"
 #include "rlx/op_def.h"
@@ -30,13 +32,13 @@ struct CompileText {
   rlx::Compute compute = rlx::Compute::as_f32;
   std::vector<std::string> force_common, force_native, skip_passes;
   std::string cache_dir;
-  std::vector<std::string> fallback, placement;
+  std::vector<std::string> fallback, placement, bounds;
   bool narrow = false;
   RLX_FIELDS(CompileText, field("rounding", &CompileText::rounding), field("compute", &CompileText::compute),
              field("force_common", &CompileText::force_common), field("force_native", &CompileText::force_native),
              field("skip_passes", &CompileText::skip_passes), field("cache_dir", &CompileText::cache_dir),
              field("fallback", &CompileText::fallback), field("placement", &CompileText::placement),
-             field("narrow", &CompileText::narrow));
+             field("bounds", &CompileText::bounds), field("narrow", &CompileText::narrow));
 };
 
 }  // namespace
@@ -58,6 +60,7 @@ rlx::CompileOptions rlx::c::compile_options_from(const rlx_compile_options* opti
   const auto more = read_over(before, given.more, "options of a compile");
   all.rounding = more.rounding, all.compute = more.compute, all.cache_dir = more.cache_dir,
   all.fallback = more.fallback, all.narrow = more.narrow;
+  for (const std::string& each : more.bounds) add_binding(all.bounds, each, "bounds");
   for (const std::string& each : more.placement) all.placement.push_back(rlx::Placement::parse(each));
   all.force_common.insert(more.force_common.begin(), more.force_common.end());
   all.force_native.insert(more.force_native.begin(), more.force_native.end());
@@ -261,6 +264,20 @@ rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rl
     result = own_text(
         rlx::dispatch_report(required(graph, "graph").graph, device_from(device), compile_options_from(options))
             .json());
+  });
+}
+
+rlx_status rlx_predict_devices(const rlx_graph* graph, const char* numbers, int threads,
+                               const rlx_compile_options* options, char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(json, "json");
+    if (threads < 0 || threads > 256) fail(ErrorCode::invalid_argument, "threads must be 0 to 256, got ", threads);
+    std::string all;
+    for (const rlx::DevicePrediction& p : rlx::predict_devices(required(graph, "graph").graph, bindings_from(numbers),
+                                                               threads, compile_options_from(options)))
+      all += (all.empty() ? "" : ",\n ") + ("{\"device\": " + rlx::json_quoted(p.device.name())) +
+             ", \"us\": " + (p.us ? rlx::text_of(*p.us) : "null") + ", \"why\": " + rlx::json_quoted(p.why) + "}";
+    result = own_text("[" + all + "]");
   });
 }
 

@@ -80,17 +80,36 @@ bool MovablePlan::move(const Bindings& bindings) {
   const Affected& affected = affected_by(changed);
   std::vector<std::shared_ptr<Launch>> launches;
   for (size_t s : affected.steps) launches.push_back(launches_[s]);
-  if (move_all(bindings, affected)) {
-    bindings_ = bindings;
-    return true;
+  try {
+    if (move_all(bindings, affected)) {
+      bindings_ = bindings;
+      return true;
+    }
+  } catch (const Error&) {
+    if (!most_reserved_) throw;  // it is not used any more
   }
-  // Back to where it was: nothing but these was changed.
+  go_back(affected, std::move(launches));
+  return false;
+}
+
+/// To where it was: nothing but these was changed.
+void MovablePlan::go_back(const Affected& affected, std::vector<std::shared_ptr<Launch>> launches) {
   resubstitute(bindings_, affected);
   if (!move_storage(numbered_, uses_, maker_.storage_rules(), affected.placed, storage_))
     fail(ErrorCode::internal, "the plan of '", numbered_.name(), "' does not go back to the extents it was made for");
   for (size_t i = 0; i < launches.size(); ++i) launches_[affected.steps[i]] = std::move(launches[i]);
+  update_lives(affected);
   fresh_.assign(launches_.size(), false);
-  return false;
+}
+
+bool MovablePlan::reserve(const Bindings& most, size_t most_bytes) {
+  const Bindings here = bindings_;
+  most_reserved_ = most_bytes;
+  const bool is_there = move(most);
+  most_reserved_.reset();
+  if (is_there && !move(here))
+    fail(ErrorCode::internal, "the plan of '", numbered_.name(), "' does not go back to the extents it was made for");
+  return is_there;
 }
 
 bool MovablePlan::move_all(const Bindings& bindings, const Affected& affected) {
@@ -99,17 +118,20 @@ bool MovablePlan::move_all(const Bindings& bindings, const Affected& affected) {
   for (Update u : updates_)
     if (!lies_in_input(numbered_, storage_, u)) return false;
   if (!make_launches(affected)) return false;
-  for (size_t r = 0; r < storage_.roots.size(); ++r)
-    if (storage_.roots[r].kind == RootKind::arena) lives_[r].bytes = storage_.roots[r].bytes;
-  for (size_t s : affected.steps) {
-    lives_[storage_.roots.size() + s].bytes = launches_[s]->scratch_bytes();
-    executor_.replace(s, launches_[s]);
-  }
-  if (fit_arena())
+  update_lives(affected);
+  const bool fits = fit_arena();
+  for (size_t s : affected.steps) executor_.replace(s, launches_[s]);
+  if (fits)
     for (size_t s : affected.steps) place_step(s);
   else
     for (size_t s = 0; s < sources_.size(); ++s) place_step(s);
   return true;
+}
+
+void MovablePlan::update_lives(const Affected& affected) {
+  for (size_t r = 0; r < storage_.roots.size(); ++r)
+    if (storage_.roots[r].kind == RootKind::arena) lives_[r].bytes = storage_.roots[r].bytes;
+  for (size_t s : affected.steps) lives_[storage_.roots.size() + s].bytes = launches_[s]->scratch_bytes();
 }
 
 /// Puts other numbers into the nodes of the plan's graph: in order, all that have a symbol whose number is another one
@@ -162,7 +184,7 @@ bool MovablePlan::make_launches(const Affected& affected) {
 /// but not more than this on top: memory that is large is not to be asked for twice.
 constexpr size_t kMostSlackBytes = size_t{64} << 20;
 
-/// False if the arena was planned anew.
+/// False if the arena was planned anew. Fails before anything has changed.
 bool MovablePlan::fit_arena() {
   const auto fits = [&](size_t i) { return aligned(lives_[i].bytes) <= aligned(room_[i].bytes); };
   size_t first = 0;
@@ -170,8 +192,11 @@ bool MovablePlan::fit_arena() {
   if (first == lives_.size()) return true;
   std::vector<BufferLife> room = room_;
   for (size_t i = first; i < lives_.size(); ++i)
-    if (!fits(i)) room[i].bytes = lives_[i].bytes + std::min(lives_[i].bytes, kMostSlackBytes);
-  arena_ = plan_arena(room);
+    if (!fits(i)) room[i].bytes = lives_[i].bytes + (most_reserved_ ? 0 : std::min(lives_[i].bytes, kMostSlackBytes));
+  ArenaPlan arena = plan_arena(room);
+  if (most_reserved_ && arena.bytes > *most_reserved_)
+    fail(ErrorCode::out_of_memory, "an arena of ", arena.bytes, " bytes");
+  arena_ = std::move(arena);
   room_ = std::move(room);
   ++arena_count_;
   executor_.set_arena_bytes(arena_.bytes);

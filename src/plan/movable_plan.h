@@ -34,6 +34,10 @@ class MovablePlan {
   /// views, buffers or packed operands, or an update that cannot be made in place; then it is where it was. If it
   /// throws, as for numbers that an op refuses, this must not be used any more: executors that it gave are not touched.
   bool move(const Bindings& bindings);
+  /// Plans the arena for these numbers, so that a move to none that are smaller plans it again. Returns false, and
+  /// nothing changes, if they need a plan of another form, if an op refuses them, or if the arena would take more than
+  /// `most_bytes`.
+  bool reserve(const Bindings& most, size_t most_bytes);
   /// How often this plan's arena was planned. Executors of this plan with the same count may share the memory of runs.
   size_t arena_count() const { return arena_count_; }
 
@@ -47,8 +51,10 @@ class MovablePlan {
   };
   const Affected& affected_by(SymbolSet symbols);
   bool move_all(const Bindings& bindings, const Affected& affected);
+  void go_back(const Affected& affected, std::vector<std::shared_ptr<Launch>> launches);
   void resubstitute(const Bindings& bindings, const Affected& affected);
   bool make_launches(const Affected& affected);
+  void update_lives(const Affected& affected);
   bool fit_arena();
   void place_step(size_t step);
 
@@ -70,6 +76,7 @@ class MovablePlan {
   std::vector<BufferLife> lives_, room_;  // what these extents need; what the arena has room for
   ArenaPlan arena_;
   size_t arena_count_ = 1;
+  std::optional<size_t> most_reserved_;  // while `reserve` moves: the most that the arena may be
   std::vector<std::shared_ptr<Launch>> launches_;
   std::vector<bool> fresh_;
   Executor executor_;

@@ -76,6 +76,11 @@ struct PlacedNodes {
   std::string nodes = {}, device = {};
   RLX_FIELDS(PlacedNodes, field("nodes", &PlacedNodes::nodes), field("device", &PlacedNodes::device));
 };
+struct BoundText {
+  std::string symbol = {};
+  int64_t most = 0;
+  RLX_FIELDS(BoundText, field("symbol", &BoundText::symbol), field("most", &BoundText::most));
+};
 struct Options {
   KernelDispatch kernel_dispatch = KernelDispatch::native;
   std::vector<std::string> force_common = {}, force_native = {};
@@ -88,6 +93,7 @@ struct Options {
   std::vector<PlacedNodes> placement = {};
   Compute compute = Compute::as_f32;
   bool narrow = false;
+  std::vector<BoundText> bounds = {};
   RLX_FIELDS(Options, field("kernel_dispatch", &Options::kernel_dispatch),
              field("force_common", &Options::force_common), field("force_native", &Options::force_native),
              field("rounding", &Options::rounding), field("accuracy", &Options::accuracy),
@@ -95,7 +101,7 @@ struct Options {
              field("strict", &Options::strict), field("donate", &Options::donate),
              field("skip_passes", &Options::skip_passes), field("fallback", &Options::fallback),
              field("placement", &Options::placement), field("compute", &Options::compute),
-             field("narrow", &Options::narrow));
+             field("narrow", &Options::narrow), field("bounds", &Options::bounds));
 };
 struct Manifest {
   std::string version = {}, device = {};
@@ -265,6 +271,7 @@ struct Opened {
     to.donate = set(from.donate), to.skip_passes = set(from.skip_passes);
     to.fallback = from.fallback, to.compute = from.compute, to.narrow = from.narrow;
     for (const PlacedNodes& p : from.placement) to.placement.push_back({p.nodes, p.device});
+    for (const BoundText& b : from.bounds) to.bounds.emplace(b.symbol, b.most);
     info.report.target = m.report_target;
     for (const Line& line : m.report)
       info.report.lines.push_back({line.node, line.op, line.verdict, line.reason, line.device, line.dtypes});
@@ -393,8 +400,10 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                               from.fallback,
                               {},
                               from.compute,
-                              from.narrow};
+                              from.narrow,
+                              {}};
                  for (const Placement& p : from.placement) m.options.placement.push_back({p.nodes, p.device});
+                 for (const auto& [symbol, most] : from.bounds) m.options.bounds.push_back({symbol, most});
                  m.inputs = arguments(info.signature.inputs, info.signature.modes);
                  m.params = arguments(info.signature.params), m.outputs = arguments(info.signature.outputs);
                  m.report_target = info.report.target, m.report_notes = info.report.notes;
@@ -555,6 +564,9 @@ std::string ArtifactInfo::json() const {
   for (const Placement& p : o.placement)
     placed += (placed.empty() ? "" : ", ") + ("{\"nodes\": " + json_quoted(p.nodes)) +
               ", \"device\": " + json_quoted(p.device) + "}";
+  std::string bounds;
+  for (const auto& [symbol, most] : o.bounds)
+    bounds += text_of(bounds.empty() ? "" : ", ", json_quoted(symbol), ": ", most);
   return text_of("{\"kind\": \"compiled graph\", \"graph\": ", json_quoted(graph),
                  ", \"device\": ", json_quoted(device), ", \"version\": ", json_quoted(version), ", \"bytes\": ", bytes,
                  ",\n \"facts\": {", known, "}, \"registered_kernels\": ", names(registered_kernels),
@@ -565,7 +577,7 @@ std::string ArtifactInfo::json() const {
                  ", \"force_common\": ", names(list(o.force_common)),
                  ", \"force_native\": ", names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)),
                  ", \"skip_passes\": ", names(list(o.skip_passes)), ", \"fallback\": ", names(o.fallback),
-                 ", \"placement\": [", placed, "]},\n \"ops\": ", names(ops),
+                 ", \"placement\": [", placed, "], \"bounds\": {", bounds, "}},\n \"ops\": ", names(ops),
                  ",\n \"inputs\": ", entries(signature.inputs, signature.modes),
                  ",\n \"params\": ", entries(signature.params, {}), ",\n \"outputs\": ", entries(signature.outputs, {}),
                  ",\n \"values\": ", names(params), ",\n \"report\": ", report.json(), "}");

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "rlx/session.h"
+#include "runtime/extent_bounds.h"
 #include "runtime/program_cache.h"
 #include "runtime/tensor_on_device.h"
 
@@ -37,8 +38,9 @@ struct CompiledGraph::State {
   };
   std::vector<Pair> pairs = {};
   std::vector<size_t> free_inputs = {}, free_outputs = {};  // those that are in no pair
-  const uint64_t number = next_number();                    // not that of another one
-  std::set<std::string> unbound = {};                       // the names of params that are not bound yet
+  ExtentBounds bounds = {};
+  const uint64_t number = next_number();  // not that of another one
+  std::set<std::string> unbound = {};     // the names of params that are not bound yet
   /// Params that were bound before the graph was compiled.
   std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting = {};
 

@@ -223,6 +223,12 @@ void GraphState::Impl::run_on_host(const CompiledGraph::State& g, Tensors inputs
     else if (input.data() != own.data() || input.dtype() != own.dtype() || input.shape() != own.shape())
       input = Tensor::borrow(own.dtype(), own.shape(), own.bytes());
   }
+  try {
+    g.bounds.check(g.graph, given);
+  } catch (...) {
+    std::fill(given.begin(), given.end(), kNone);
+    throw;
+  }
   // All memory is taken: what is handed out from here on comes back. An output is handed the memory of its input, so
   // that it may be told that it alone has it.
   for (size_t o = 0; o < outputs.size(); ++o) results[g.free_outputs[o]] = std::move(outputs[o]);

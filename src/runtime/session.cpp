@@ -48,6 +48,7 @@ void CompiledGraph::State::compile() {
   load.row_relative = options.accuracy == Accuracy::row_relative;
   load.batch_invariant = options.batch_invariant;
   load.narrow = options.narrow;
+  load.bounds = options.bounds;
   for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));
   if (!options.cache_dir.empty()) load.keep_in = (std::filesystem::path(options.cache_dir) / program->key).string();
   executable = program->program->load(load);
@@ -216,6 +217,7 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
     run_on_device(state_, inputs, outputs, nullptr);
     return;
   }
+  state_->bounds.check(state_->graph, inputs);
   state_->on_host->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
 }
 void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<std::byte>> memory) const {
@@ -232,6 +234,7 @@ void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<st
   }
   if (in_place && !memory.empty() && state_->on_host) {
     options.memory = memory;
+    state_->bounds.check(state_->graph, inputs);
     return state_->on_host->run(inputs, {}, options);
   }
   std::vector<Tensor> outputs(memory.size());
@@ -339,6 +342,7 @@ int Session::threads() const { return state_->threads; }
 /// Checks the options, and does what they ask to be done at once.
 CompiledGraph Session::made(std::shared_ptr<CompiledGraph::State> state) const {
   check_options(state->options, state->signature, state->graph.name());
+  state->bounds = ExtentBounds(state->graph, state->options.bounds);
   set_modes(*state);
   for (const auto& param : state->signature.params) state->unbound.insert(param.name);
   if (state->options.mode != CompileMode::lazy) state->compile();

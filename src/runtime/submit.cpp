@@ -111,9 +111,11 @@ class Locked {
 };
 
 /// The types of the outputs for inputs of these types; fails naming the input that does not fit.
-std::vector<Type> types_of_outputs(const Graph& g, std::span<const DeviceTensor> inputs) {
+std::vector<Type> types_of_outputs(const State& state, std::span<const DeviceTensor> inputs) {
+  const Graph& g = state.graph;
   std::vector<Type> given;
   for (const DeviceTensor& t : inputs) given.push_back(t.type());
+  state.bounds.check(g, given);
   const Bindings bindings = solve_symbols(g, given);
   std::vector<Type> types = g.output_types();
   for (Type& t : types)
@@ -231,7 +233,7 @@ Event launched(const State& state, std::span<TensorOnDevice* const> given, std::
 std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
                                          std::shared_ptr<RunRecord> record, std::vector<StepTime>* profile = nullptr) {
   state->compile();
-  const std::vector<Type> types = types_of_outputs(state->graph, inputs);
+  const std::vector<Type> types = types_of_outputs(*state, inputs);
   check_places(*state, inputs);
   require_params(*state);
   std::vector<TensorOnDevice*> given;

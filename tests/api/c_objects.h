@@ -62,6 +62,18 @@ static const char kShifted[] =
     "  return %2 @\"y\"\n"
     "}\n";
 
+static rlx_status twice_types(void* context, const rlx_op_call* call, rlx_op_results* results, rlx_error** error) {
+  (void)context;
+  return rlx_op_add_result(results, call->types[0], error);
+}
+static rlx_status twice_graph(void* context, const rlx_op_call* call, rlx_graph** graph, rlx_error** error) {
+  (void)context, (void)call, (void)graph;
+  *error = rlx_error_create(RLX_UNSUPPORTED, "nobody runs it");
+  return RLX_UNSUPPORTED;
+}
+static const rlx_op_definition kOp = {
+    .struct_size = sizeof kOp, .name = "c_twice", .operands = "x", .infer = twice_types, .decompose = twice_graph};
+
 typedef struct objects {
   rlx_session* session;
   rlx_graph *plain, *model, *loss, *fake, *sums;

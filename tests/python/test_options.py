@@ -42,7 +42,7 @@ def data(rng):
 @pytest.mark.parametrize("options", [
     {}, {"strict": False}, {"accuracy": "exact"}, {"accuracy": "row_relative"}, {"batch_invariant": True}, {"rounding": "relaxed"},
     {"kernel_dispatch": "common"}, {"mode": "lazy"}, {"mode": "aot"}, {"force_common": "softmax"}, {"force_common": {"softmax"}},
-    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}, {"compute": "f32"}, {"narrow": True},
+    {"force_native": ["softmax"]}, {"donate": ["x"]}, {"skip_passes": ["fuse_elementwise"]}, {"cache_dir": ""}, {"compute": "f32"}, {"narrow": True}, {"bounds": {}},
     {"fallback": "tiny"}, {"fallback": ["loopback", "tiny"]}, {"placement": {"op:softmax": "tiny"}},
     {"placement": [("op:matmul", "loopback"), ("*", "cpu")]}], ids=str)
 def test_every_option_of_a_compile_is_taken_and_means_the_same_numbers(data, options):
@@ -225,6 +225,23 @@ graph @next {
         close(rlx.Session().compile(graph, donate=donate).run({"state": given})["state"], np.exp(start), 1e-6)
         if not donate:
             assert np.array_equal(given, start)
+
+
+def test_a_run_beyond_the_bounds_of_its_compile_is_an_error():
+    graph = rlx.Graph.parse("""graph @doubled {
+  %0 = input() @"x" : f32[N, 2]
+  %1 = add(%0, %0) : f32[N, 2]
+  return %1 @"y"
+}""")
+    compiled = rlx.Session(threads=1).compile(graph, bounds={"N": 4})
+    np.testing.assert_array_equal(compiled.run({"x": np.ones((4, 2), "f4")})["y"], np.full((4, 2), 2, "f4"))
+    with pytest.raises(rlx.Error, match="'N' is 5 in a run of 'doubled', which was compiled for at most 4"):
+        compiled.run({"x": np.ones((5, 2), "f4")})
+    for bounds, message in (({"M": 4}, "no symbol 'M'"), ({"N": 0}, "bounds takes NAME=NUMBER with a number of at least 1")):
+        with pytest.raises(rlx.Error, match=message):
+            rlx.Session(threads=1).compile(graph, bounds=bounds)
+    with pytest.raises(TypeError):
+        rlx.Session(threads=1).compile(graph, bounds={"N": 4.5})
 
 
 def test_narrow_permits_coreml_to_compute_in_32_bits_what_has_64():

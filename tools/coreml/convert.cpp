@@ -9,6 +9,7 @@
 #include "rlx/coreml_model.h"
 #include "tools/convert_weights.h"
 #include "tools/coreml/package_model.h"
+#include "tools/dim_option.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
@@ -86,13 +87,7 @@ void Convert::run() {
   if (is_weights(output)) return convert_weights(model, output, of_weights, quiet, json);
   if (std::filesystem::path(output).extension() != ".mlpackage")
     throw UsageError("-o must name a .mlpackage, or a .gguf or .safetensors file of weights, and is '" + output + "'");
-  for (const std::string& dim : dims) {
-    size_t equals = dim.find('=');
-    int64_t value = 0;
-    if (equals == std::string::npos || !CLI::detail::lexical_cast(dim.substr(equals + 1), value) || value <= 0)
-      throw UsageError("--dim takes NAME=NUMBER, and got '" + dim + "'");
-    options.dims[dim.substr(0, equals)] = value;
-  }
+  options.dims = bindings_of("--dim", dims);
   std::string all_shapes;
   for (const std::string& each : shapes) all_shapes += each + " ";
   options.shapes = package_shapes(all_shapes);

@@ -21,11 +21,12 @@ from . import _operators, fft, linalg, nn, random, special
 from . import debug, lax
 from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array, device_put
+from ._custom_op import CustomOp, custom_op
 from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from ._files import load, save
 from ._gguf import GGUFFile, PackedTensor, load_gguf, save_gguf
 from ._device import DeviceInfo, Transfers, device_infos, device_target, devices, load_plugin, transfers
-from ._graph import Graph, Session, State, artifact_graph, artifact_info, dispatch_report, load_compiled
+from ._graph import Graph, Session, State, artifact_graph, artifact_info, dispatch_report, load_compiled, predict_devices
 from ._native import Error, TracedValueError, __version__
 from ._torch import TorchModule, from_torch
 from ._jit import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, eval_shape, get_num_threads, jit,
@@ -42,8 +43,13 @@ numpy.linalg, numpy.fft = linalg, fft
 _sys.modules[__name__ + ".numpy.linalg"], _sys.modules[__name__ + ".numpy.fft"] = linalg, fft
 
 
-def pick_best_device():
-    """The name of the device that computes fastest of those that can run here: what `Session` takes."""
+def pick_best_device(graph=None, dims=None, threads=0):
+    """The name of a device that can run here, as `Session` takes it. Of a `Graph`: of the device for which `predict_devices` has the
+    shortest time. Without one, or where nothing was measured: an accelerator if there is one, else the processor."""
+    if graph is not None:
+        best = predict_devices(graph, dims, threads)
+        if best and best[0]["us"] is not None:
+            return best[0]["device"]
     return _native.lib.rlx_pick_best_device().decode()
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import json
+import operator
 import os
 import struct
 import weakref
@@ -173,7 +174,7 @@ def placements(placement):
 
 def compile_options(strict=False, accuracy="f32", batch_invariant=False, rounding="strict", kernel_dispatch="native", mode="eager",
                     force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None, compute="f32",
-                    fallback=None, placement=(), narrow=False):
+                    fallback=None, placement=(), narrow=False, bounds=None):
     """The options of a compile as C takes them. `Session.compile` says what they mean."""
     more = dict(rounding=Word(_ROUNDINGS[_one_of(_ROUNDINGS, rounding, "rounding")]),
                 compute=Word(_COMPUTES[_one_of(_COMPUTES, compute, "compute")]),
@@ -188,6 +189,8 @@ def compile_options(strict=False, accuracy="f32", batch_invariant=False, roundin
         more["placement"] = placements(placement)
     if narrow:
         more["narrow"] = True
+    if bounds:
+        more["bounds"] = [f"{symbol}={operator.index(most)}" for symbol, most in bounds.items()]
     return CompileOptions(ctypes.sizeof(CompileOptions), int(bool(strict)), _one_of(_DISPATCHES, kernel_dispatch, "kernel_dispatch"),
                           _one_of(_MODES, mode, "mode"), _one_of(_ACCURACIES, accuracy, "accuracy"), int(bool(batch_invariant)),
                           (c_char_p * max(1, len(donate)))(*donate), len(donate), text_of(more).encode())
@@ -230,6 +233,8 @@ class Session:
                          for any characters, or "op:NAME", or "%NUMBER" as the graph's text has it
         narrow           True: a device without numbers of 64 bits ("coreml") may compute int64 in int32 and float64 in float32. An
                          input or a param with a number that int32 does not hold is an error then
+        bounds           a dictionary: the most that symbols can be. A run with more is an error. If every symbol has one, the
+                         processor takes the memory of a run for these numbers at once
         """
         compiled, given = c_void_p(), compile_options(**options)
         check(lib.rlx_compile, self.handle, graph.handle, byref(given), byref(compiled))
@@ -263,6 +268,15 @@ def dispatch_report(graph, device="", **options):
     Nothing is compiled, and nothing need be able to run here: "coreml", "null" are devices for reports, too."""
     given = compile_options(**options)
     return json.loads(_native.owned_text(lib.rlx_graph_report, graph.handle, str(device).encode(), byref(given)))
+
+
+def predict_devices(graph, dims=None, threads=0, **options):
+    """How long a run of a graph takes on each device that can run here, the fastest first, as dictionaries with the device, the
+    microseconds ("us", None without a prediction) and why. It is computed from what ``rlx calibrate --device all`` has measured; nothing
+    is run. `dims` are numbers for the symbols: {"B": 1, "S": 128}; options are those of `Session.compile`."""
+    numbers = " ".join(f"{symbol}={operator.index(n)}" for symbol, n in (dims or {}).items())
+    given = compile_options(**options)
+    return json.loads(_native.owned_text(lib.rlx_predict_devices, graph.handle, numbers.encode(), threads, byref(given)))
 
 
 def load_compiled(path, device=None, threads=0):

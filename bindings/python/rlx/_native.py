@@ -1,5 +1,6 @@
 """The C ABI through ctypes: the library, its functions, its errors. Nothing else in the package calls C."""
 
+import collections
 import ctypes
 import json
 import os
@@ -206,6 +207,10 @@ _SIGNATURES = {
     "rlx_graph_count": (c_size_t, [_p, c_int]),
     "rlx_graph_signature_type": (c_int, [_p, c_int, c_size_t, c_char_p, c_size_t, POINTER(c_size_t), _err]),
     "rlx_graph_free": (None, [_p]),
+    "rlx_error_create": (_p, [c_int, c_char_p]),
+    "rlx_op_register": (c_int, [_p, _err]),
+    "rlx_op_unregister": (c_int, [c_char_p, _err]),
+    "rlx_op_add_result": (c_int, [_p, c_char_p, _err]),
     "rlx_graph_vjp": (c_int, [_p, POINTER(c_uint8), POINTER(c_uint8), c_int, POINTER(_p), _err]),
     "rlx_graph_jvp": (c_int, [_p, POINTER(c_uint8), POINTER(_p), _err]),
     "rlx_graph_batch": (c_int, [_p, POINTER(c_uint8), c_char_p, POINTER(_p), _err]),
@@ -225,6 +230,7 @@ _SIGNATURES = {
     "rlx_event_free": (None, [_p]),
     "rlx_compiled_submit": (c_int, [_p, POINTER(_p), c_size_t, POINTER(_p), c_size_t, POINTER(_p), _err]),
     "rlx_pick_best_device": (c_char_p, []),
+    "rlx_predict_devices": (c_int, [_p, c_char_p, c_int, POINTER(CompileOptions), POINTER(_p), _err]),
     "rlx_session_create": (c_int, [c_char_p, POINTER(SessionOptions), POINTER(_p), _err]),
     "rlx_session_free": (None, [_p]),
     "rlx_devices": (c_int, [POINTER(_p), _err]),
@@ -392,6 +398,9 @@ def at_user_line(message):
     return f"{message}\n  at {where}" if where else message
 
 
+causes = collections.deque(maxlen=16)  # exceptions of functions that C called, the latest last
+
+
 def failed(status, error):
     """The exception for an error out-parameter, which is freed."""
     message = lib.rlx_error_message(error).decode() if error else _STATUS[status]
@@ -400,6 +409,13 @@ def failed(status, error):
     made = Error(at_user_line(message), _STATUS[status])
     if report:
         made.report = json.loads(report)
+    for cause in reversed(list(causes)):
+        if f"{type(cause).__name__}: {cause}" in message:
+            causes.remove(cause)
+            if not isinstance(cause, Exception):  # an interrupt
+                return cause
+            made.__cause__ = cause
+            break
     return made
 
 

@@ -76,6 +76,12 @@ _PLAIN = frozenset((int, float, bool, str, type(None), range))
 _programs = Programs()
 
 
+def forget_programs():
+    """Drops what was compiled to be run at once: a name is about to mean another op."""
+    for programs in Programs.everywhere:
+        programs.clear()
+
+
 def _key(name, arrays, attributes):
     """What tells one call of an op without a trace from all others; None if some attribute is neither plain nor made of what is."""
     values = []

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <list>
 #include <map>
 #include <mutex>
 #include <set>
@@ -16,6 +15,7 @@
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/schedule.h"
 #include "backends/inputs.h"
+#include "base/recently_used.h"
 #include "io/atomic_file.h"
 #include "ir/leaves.h"
 #include "passes/hoist_params.h"
@@ -245,17 +245,11 @@ class CpuExecutable final : public HostExecutable {
   std::shared_ptr<Instance> instance_for(Tensors inputs) {
     require_inputs(graph_, inputs);
     std::scoped_lock lock(mutex_);
-    for (auto at = instances_.begin(); at != instances_.end(); ++at) {
-      const std::vector<Shape>& shapes = (*at)->shapes;
-      if (!std::all_of(by_symbols_.begin(), by_symbols_.end(),
-                       [&](size_t i) { return shapes[i] == inputs[i].shape(); }))
-        continue;
-      instances_.splice(instances_.begin(), instances_, at);  // the latest in front
-      return instances_.front();
-    }
-    instances_.push_front(make_instance(inputs));
-    if (instances_.size() > kMaxShapes) instances_.pop_back();
-    return instances_.front();
+    const auto* known = instances_.find([&](const std::shared_ptr<Instance>& instance) {
+      return std::all_of(by_symbols_.begin(), by_symbols_.end(),
+                         [&](size_t i) { return instance->shapes[i] == inputs[i].shape(); });
+    });
+    return known ? *known : instances_.add(make_instance(inputs));
   }
 
   std::shared_ptr<Instance> make_instance(Tensors inputs) {
@@ -281,7 +275,10 @@ class CpuExecutable final : public HostExecutable {
                             policy(),
                             *packed_,
                             [this](const std::string& name) { return &params_.at(name); },
-                            options_.donated};
+                            options_.donated,
+                            {},
+                            {},
+                            options_.bounds};
     std::vector<Update> wanted;
     for (const Pair& pair : pairs_)
       if (fixed.type(fixed.inputs()[pair.input]) == fixed.type(fixed.outputs()[pair.output].ref))
@@ -295,8 +292,7 @@ class CpuExecutable final : public HostExecutable {
           new Movable{MovableSchedule(graph_, std::move(numbered), bindings, std::move(request))});
       instance = new_instance(inputs, movable->schedule.numbered(), movable->schedule.updates(),
                               movable->schedule.executor(), movable->states);
-      if (movable->schedule.can_move()) movable_.push_front(std::move(movable));
-      if (movable_.size() > kMaxSchedules) movable_.pop_back();
+      if (movable->schedule.can_move()) movable_.add(std::move(movable));
     }
     if (kept_.is_used()) keep_packed();
     else forget_packed_codes();
@@ -356,21 +352,23 @@ class CpuExecutable final : public HostExecutable {
   /// By a schedule that exists, if one takes these extents. One that fails on the way is dropped, and the caller plans
   /// anew: if the extents are at fault, that fails too, with the context that belongs to it.
   std::shared_ptr<Instance> moved_instance(Tensors inputs, const Bindings& bindings) {
-    for (auto at = movable_.begin(); at != movable_.end(); ++at) {
-      Movable& movable = **at;
-      try {
-        if (!movable.schedule.move(bindings)) continue;
-      } catch (...) {
-        movable_.erase(at);
-        return nullptr;
-      }
-      if (const size_t count = movable.schedule.arena_count(); count != movable.arena_count)
-        movable.states = std::make_shared<IdleStates>(), movable.arena_count = count;
-      movable_.splice(movable_.begin(), movable_, at);
-      return new_instance(inputs, movable.schedule.numbered(), movable.schedule.updates(), movable.schedule.executor(),
-                          movable.states);
+    const Movable* asked = nullptr;
+    const std::shared_ptr<Movable>* found = nullptr;
+    try {
+      found = movable_.find([&](const std::shared_ptr<Movable>& each) {
+        asked = each.get();
+        return each->schedule.move(bindings);
+      });
+    } catch (...) {
+      movable_.remove_if([&](const std::shared_ptr<Movable>& each) { return each.get() == asked; });
+      return nullptr;
     }
-    return nullptr;
+    if (!found) return nullptr;
+    Movable& movable = **found;
+    if (const size_t count = movable.schedule.arena_count(); count != movable.arena_count)
+      movable.states = std::make_shared<IdleStates>(), movable.arena_count = count;
+    return new_instance(inputs, movable.schedule.numbered(), movable.schedule.updates(), movable.schedule.executor(),
+                        movable.states);
   }
 
   kernels::ProductPolicy policy() const { return {options_.row_relative, options_.batch_invariant}; }
@@ -431,8 +429,8 @@ class CpuExecutable final : public HostExecutable {
   std::map<std::string, Tensor> params_;
   KeptWeights kept_;
   std::shared_ptr<PackedCache> packed_;  // null until all params are bound and a run needs them
-  std::list<std::shared_ptr<Instance>> instances_;
-  std::list<std::shared_ptr<Movable>> movable_;  // the latest in front
+  RecentlyUsed<std::shared_ptr<Instance>> instances_{kMaxShapes};
+  RecentlyUsed<std::shared_ptr<Movable>> movable_{kMaxSchedules};
   uint64_t made_instances_ = 0;
 };
 

@@ -1,6 +1,8 @@
 // The CPU's half of planning: a launch for each node, and for the pipelines of convolutions. See the header.
 #include "backends/cpu/schedule.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <map>
 #include <optional>
@@ -222,8 +224,23 @@ MovableSchedule::MovableSchedule(const Graph& symbolic, std::unique_ptr<Graph> n
   if (!may_join && MovablePlan::can_move(symbolic, planned))
     made_->plan.emplace(symbolic, *numbered_, bindings, made_->maker, std::move(planned), asked.updates, fixed);
   else made_->executor.emplace(planned.plan, std::move(planned.launches), fixed);
+  if (made_->plan) reserve(bindings);
 }
 MovableSchedule::~MovableSchedule() = default;
+
+/// If all symbols have bounds, memory is planned for them. Bounds whose memory this machine does not have are still
+/// bounds, and memory then grows with the extents that come.
+void MovableSchedule::reserve(const Bindings& bindings) {
+  Bindings most;
+  for (const auto& [symbol, number] : bindings) {
+    const auto at = made_->request.bounds.find(symbol);
+    if (at == made_->request.bounds.end()) return;
+    most.emplace(symbol, at->second);
+  }
+  const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  const size_t memory = pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : SIZE_MAX;
+  if (made_->plan->reserve(most, memory)) set_prefetches(made_->plan->launches(), made_->plan->fresh_launches());
+}
 
 bool MovableSchedule::can_move() const { return made_->plan.has_value(); }
 bool MovableSchedule::move(const Bindings& bindings) {

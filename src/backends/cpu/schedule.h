@@ -16,6 +16,7 @@ struct ScheduleRequest {
   std::vector<bool> donated = {};
   std::vector<Update> updates = {};       ///< see `possible_updates`
   std::vector<const Tensor*> bound = {};  ///< inputs that are this tensor in every run; null for others
+  Bindings bounds = {};                   ///< the most that symbols can be, of those that have a bound
 };
 
 struct Schedule {
@@ -48,6 +49,7 @@ class MovableSchedule {
 
  private:
   struct Made;
+  void reserve(const Bindings& bindings);
   std::unique_ptr<Graph> numbered_;
   std::unique_ptr<Made> made_;
 };

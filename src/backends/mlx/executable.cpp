@@ -10,12 +10,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <list>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "backends/inputs.h"
+#include "base/recently_used.h"
 #include "ir/rewrite.h"
 #include "passes/hoist_params.h"
 
@@ -142,12 +142,7 @@ class MlxExecutable final : public HostExecutable {
   /// With the lock.
   template <class F>
   const Instance& plan_for(const std::vector<Shape>& shapes, F bindings_of) {
-    auto found =
-        std::find_if(plans_.begin(), plans_.end(), [&](const Instance& each) { return each.shapes == shapes; });
-    if (found != plans_.end()) {
-      plans_.splice(plans_.begin(), plans_, found);  // the latest in front
-      return plans_.front();
-    }
+    if (const Instance* known = plans_.find([&](const Instance& each) { return each.shapes == shapes; })) return *known;
     for (const auto& [name, type] : signature_)
       if (!params_.contains(name))
         fail(ErrorCode::invalid_argument, "param '", name, "' (", type, ") of '", graph_.name(),
@@ -163,9 +158,7 @@ class MlxExecutable final : public HostExecutable {
       if (Type wanted = fixed.type(fixed.inputs()[i]); shape_of(wanted.dims) != shapes[i])
         fail(ErrorCode::shape_mismatch, "input '", fixed.node(fixed.inputs()[i]).name, "' is ", wanted, ", got ",
              Type{wanted.dtype, Dims(shapes[i].begin(), shapes[i].end())});
-    plans_.push_front(Instance{shapes, fixed.output_types(), Plan(fixed, context_, param)});
-    if (plans_.size() > kMostPlans) plans_.pop_back();
-    return plans_.front();
+    return plans_.add(Instance{shapes, fixed.output_types(), Plan(fixed, context_, param)});
   }
 
   Lane& lane_;
@@ -174,7 +167,7 @@ class MlxExecutable final : public HostExecutable {
   Graph graph_, prologue_;
   std::vector<std::string> hoisted_;
   std::map<std::string, mx::array> params_;
-  std::list<Instance> plans_;
+  RecentlyUsed<Instance> plans_{kMostPlans};
 };
 
 }  // namespace

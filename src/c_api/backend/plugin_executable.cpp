@@ -8,8 +8,6 @@
 namespace rlx::c {
 namespace {
 
-constexpr size_t kMostForms = 16;
-
 /// One run's arguments as the table wants them; lives until the launch has ended.
 class Launch {
  public:
@@ -230,12 +228,8 @@ PluginForms::PluginForms(PluginDevice& device, const Graph& legal, const LoadOpt
 std::shared_ptr<const PluginCompiled> PluginForms::form_for(const std::vector<Type>& inputs) {
   Bindings bindings = solve_symbols(legal_, inputs);
   const auto find = [&]() -> std::shared_ptr<const PluginCompiled> {
-    for (auto form = forms_.begin(); form != forms_.end(); ++form)
-      if (form->first == bindings) {
-        forms_.splice(forms_.begin(), forms_, form);
-        return form->second;
-      }
-    return nullptr;
+    const auto* found = forms_.find([&](const auto& form) { return form.first == bindings; });
+    return found ? found->second : nullptr;
   };
   {
     std::scoped_lock lock(mutex_);
@@ -246,9 +240,7 @@ std::shared_ptr<const PluginCompiled> PluginForms::form_for(const std::vector<Ty
                                                      options_);
   std::scoped_lock lock(mutex_);
   if (auto found = find()) return found;
-  forms_.emplace_front(std::move(bindings), made);
-  if (forms_.size() > kMostForms) forms_.pop_back();
-  return made;
+  return forms_.add({std::move(bindings), std::move(made)}).second;
 }
 
 std::unique_ptr<Executable> make_device_executable(PluginDevice& device, const Graph& legal,

@@ -2,9 +2,10 @@
 // launches it.
 #pragma once
 
-#include <list>
+#include <mutex>
 
 #include "backends/backend.h"
+#include "base/recently_used.h"
 #include "c_api/backend/graph_view.h"
 #include "c_api/backend/plugin_device.h"
 
@@ -41,7 +42,8 @@ class PluginForms {
   const Graph legal_;
   const LoadOptions options_;
   std::mutex mutex_;
-  std::list<std::pair<Bindings, std::shared_ptr<const PluginCompiled>>> forms_;  // the last one used first
+  static constexpr size_t kMostForms = 16;
+  RecentlyUsed<std::pair<Bindings, std::shared_ptr<const PluginCompiled>>> forms_{kMostForms};
 };
 
 /// Executables of a device with memory of its own, and of one that computes in the host's.

@@ -3,11 +3,11 @@
 // for these.
 #include "rlx/coreml_model.h"
 
-#include <list>
 #include <mutex>
 #include <random>
 #include <set>
 
+#include "base/recently_used.h"
 #include "devices/coreml/description.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
@@ -115,16 +115,12 @@ struct CoremlModel::State {
   bool random = false;                                        // the function draws numbers
 
   std::mutex mutex;
-  std::list<std::shared_ptr<const SizedPlan>> plans;  // the one that was used last comes first
+  RecentlyUsed<std::shared_ptr<const SizedPlan>> plans{kMostPlans};
 
   std::shared_ptr<const SizedPlan> find(const std::string& sizes) {
     std::lock_guard lock(mutex);
-    for (auto it = plans.begin(); it != plans.end(); ++it)
-      if ((*it)->sizes == sizes) {
-        plans.splice(plans.begin(), plans, it);
-        return plans.front();
-      }
-    return nullptr;
+    const auto* found = plans.find([&](const auto& plan) { return plan->sizes == sizes; });
+    return found ? *found : nullptr;
   }
   std::shared_ptr<const SizedPlan> make(const std::string& sizes, const std::map<std::string, Tensor>& data,
                                         std::vector<Tensor> known) {
@@ -139,9 +135,7 @@ struct CoremlModel::State {
       labels = plan->lowered.classifier->names;
       label_numbers = plan->lowered.classifier->numbers;
     }
-    plans.push_front(plan);
-    if (plans.size() > kMostPlans) plans.pop_back();
-    return plan;
+    return plans.add(std::move(plan));
   }
 
   /// What was given, as the program wants it.

@@ -1,10 +1,10 @@
 // See the header.
 #include "devices/coreml/runner.h"
 
-#include <list>
 #include <mutex>
 
 #include "backends/registry.h"
+#include "base/recently_used.h"
 #include "compile/pipeline.h"
 #include "devices/coreml/placement.h"
 #include "frontends/mil/lower.h"
@@ -68,23 +68,19 @@ class FrontEndRunner final : public CoremlRunner {
     loaded.executable = load_on_host(*loaded.program, options_);
     std::scoped_lock lock(mutex_);
     if (auto found = find(sizes)) return found;  // another run was faster
-    latest_.push_front(std::make_shared<const Loaded>(std::move(loaded)));
-    if (latest_.size() > kMostSizes) latest_.pop_back();
-    return latest_.front();
+    return latest_.add(std::make_shared<const Loaded>(std::move(loaded)));
   }
   /// With the lock.
   std::shared_ptr<const Loaded> find(const std::vector<Shape>& sizes) {
-    auto at = std::find_if(latest_.begin(), latest_.end(), [&](const auto& each) { return each->sizes == sizes; });
-    if (at == latest_.end()) return nullptr;
-    latest_.splice(latest_.begin(), latest_, at);
-    return latest_.front();
+    const auto* found = latest_.find([&](const auto& each) { return each->sizes == sizes; });
+    return found ? *found : nullptr;
   }
 
   LoadOptions options_;
   ComputeUnits units_;
   PackageInMemory package_;  // weights are taken out of it when a graph is made, which may be at any run
   mutable std::mutex mutex_;
-  std::list<std::shared_ptr<const Loaded>> latest_;  // the one that ran last comes first
+  RecentlyUsed<std::shared_ptr<const Loaded>> latest_{kMostSizes};
 };
 
 /// CoreML.framework.

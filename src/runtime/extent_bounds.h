@@ -1,0 +1,40 @@
+// CompileOptions::bounds: the most that the symbols of a graph can be. Every run is held to them before it begins, on
+// every device.
+#pragma once
+
+#include "rlx/device_tensor.h"
+#include "rlx/graph.h"
+
+namespace rlx {
+
+class ExtentBounds {
+ public:
+  ExtentBounds() = default;
+  /// Fails if the inputs of the graph do not have a symbol that is bounded, or if a bound is less than 1.
+  ExtentBounds(const Graph& g, const Bindings& bounds);
+
+  /// Fails if the extents of the inputs give a symbol a number beyond its bound. Inputs that do not fit the graph are
+  /// for others to refuse, unless finding a symbol's number needs all of them.
+  void check(const Graph& g, Tensors inputs) const {
+    if (!bounds_.empty()) check_extents(g, inputs);
+  }
+  void check(const Graph& g, Types inputs) const {
+    if (!bounds_.empty()) check_extents(g, inputs);
+  }
+
+ private:
+  template <class Given>
+  void check_extents(const Graph& g, std::span<const Given> inputs) const;
+
+  Bindings bounds_;
+  /// An input's dim that is a bounded symbol alone. Such symbols are compared without being solved for.
+  struct PlainDim {
+    size_t input, dim;
+    std::string symbol;
+    int64_t most;
+  };
+  std::vector<PlainDim> plain_;
+  bool must_solve_ = false;  // some symbol is in no plain dim
+};
+
+}  // namespace rlx

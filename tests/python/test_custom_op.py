@@ -1,0 +1,475 @@
+"""Ops of the user's, written in Python: each is held to its NumPy reference by `check`, under every transform; and what goes wrong is
+said with the rule's name.
+"""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+
+rng = np.random.default_rng(7)
+
+
+def f32(*shape):
+    return rng.normal(size=shape).astype(np.float32)
+
+
+OPS = {}
+
+
+def op(*samples, **options):
+    """Decorates the reference of an op that is tested on these (operands, attributes)."""
+
+    def made(f):
+        custom = rlx.custom_op(f, **options)
+        OPS[custom.name] = (custom, samples)
+        return custom
+
+    return made
+
+
+@op(((f32(3, 5),), {"limit": 0.5}), ((f32(7),), {}), ((f32(2, 0),), {}), ((f32(4, 4).astype("f8"),), {"limit": 2.0}))
+def my_clip_norm(x, *, limit=1.0):
+    """The rows of x, each scaled down until its norm is at most `limit`."""
+    norm = np.sqrt(np.sum(x * x, -1, keepdims=True))
+    return (x * (limit / np.maximum(norm, x.dtype.type(limit)))).astype(x.dtype)
+
+
+@my_clip_norm.decomposition
+def _(x, *, limit):
+    return x * (limit / rnp.maximum(rnp.sqrt(rnp.sum(x * x, -1, keepdims=True)), limit))
+
+
+@op(((f32(4, 6),), {}), ((np.float32(0.5),), {"beta": 3.0}), elementwise=True)
+def my_swish(x, *, beta=1.0):
+    return (x / (1 + np.exp(-x.dtype.type(beta) * x))).astype(x.dtype)
+
+
+@my_swish.shape_rule
+def _(x, *, beta):
+    return x
+
+
+@my_swish.gradient
+def _(operands, results, cotangents, *, beta):
+    x, y = operands[0], results[0]
+    s = 1 / (1 + rnp.exp(-beta * x))
+    return cotangents[0] * (s + beta * y * (1 - s))
+
+
+@op(((f32(3, 4), f32(3, 4)), {}), elementwise=True)
+def my_hypot(a, b):
+    return np.hypot(a, b)
+
+
+@my_hypot.decomposition
+def _(a, b):
+    return rnp.sqrt(a * a + b * b)
+
+
+@my_hypot.kernel(dtypes="float32")
+def _(a, b):
+    return np.hypot(a, b)
+
+
+@op(((f32(3, 4),), {}), ((f32(9),), {}))
+def my_running_max(x):
+    return np.maximum.accumulate(x, -1)
+
+
+@my_running_max.shape_rule
+def _(x):
+    return x
+
+
+@op(((f32(5),), {"coefficients": (1.0, -2.0, 0.5)}), ((f32(2, 3),), {}))
+def my_polynomial(x, *, coefficients=(0.0, 1.0)):
+    return sum(x.dtype.type(c) * x ** n for n, c in enumerate(coefficients)) + np.zeros_like(x)
+
+
+@my_polynomial.decomposition
+def _(x, *, coefficients):
+    return sum((c * x ** n for n, c in enumerate(coefficients)), rnp.zeros_like(x))
+
+
+@op(((f32(3, 4),), {}), ((f32(5),), {"levels": 8}), differentiable=False)
+def my_levels(x, *, levels=4):
+    return np.clip(np.floor(x * levels), -128, 127).astype(np.int8)
+
+
+@my_levels.shape_rule
+def _(x, *, levels):
+    if levels < 1:
+        raise ValueError(f"levels is {levels}, and at least 1")
+    return rlx.ShapeDtypeStruct(x.shape, np.int8)
+
+
+@op(((f32(4, 3), np.array([2, 0, 1, 2])), {}))
+def my_pick(x, index):
+    """One element of each row."""
+    return np.take_along_axis(x, index[:, None].astype(np.int64), 1)[:, 0]
+
+
+@my_pick.shape_rule
+def _(x, index):
+    return rlx.ShapeDtypeStruct(x.shape[:1], x.dtype)
+
+
+@my_pick.gradient
+def _(operands, results, cotangents):
+    x, index = operands
+    return cotangents[0][:, None] * rnp.equal(rnp.arange(x.shape[1])[None, :], index[:, None]).astype(x.dtype), None
+
+
+@op(((f32(6), f32(6)), {}))
+def my_polar(x, y):
+    """Two results."""
+    return np.hypot(x, y), np.arctan2(y, x)
+
+
+@my_polar.decomposition
+def _(x, y):
+    return rnp.hypot(x, y), rnp.arctan2(y, x)
+
+
+@op(((f32(3), f32(3), f32(3)), {}), ((f32(2, 2),), {}))
+def my_total(*xs):
+    return sum(xs[1:], xs[0].copy())
+
+
+@my_total.decomposition
+def _(*xs):
+    return sum(xs[1:], xs[0])
+
+
+@op(((f32(2, 3), f32(4, 3), f32(4)), {}), ((f32(2, 3), f32(4, 3)), {}))
+def my_linear(x, w, bias=None):
+    return x @ w.T + (0 if bias is None else bias)
+
+
+@my_linear.decomposition
+def _(x, w, bias=None):
+    return x @ w.T if bias is None else x @ w.T + bias
+
+
+@op((((f32(5) + 1j * f32(5)).astype(np.complex64),), {}))
+def my_modulus(z):
+    return np.abs(z)
+
+
+@my_modulus.decomposition
+def _(z):
+    return rnp.abs(z)
+
+
+@op(((np.array([True, False, True]), np.array([True, True, False])), {}), elementwise=True)
+def my_implies(a, b):
+    return ~a | b
+
+
+@my_implies.shape_rule
+def _(a, b):
+    return a
+
+
+@op(((f32(4, 5),), {"axes": (1, 0)}), ((f32(2, 3, 4),), {"axes": (2, 0, 1)}))
+def my_permuted(x, *, axes=(0,)):
+    return np.transpose(x, axes)
+
+
+@my_permuted.decomposition
+def _(x, *, axes):
+    return rnp.transpose(x, axes)
+
+
+@op(((f32(3, 4),), {"kind": "max"}), ((f32(3, 4),), {}))
+def my_pool(x, *, kind: str = "mean"):
+    return x.max(-1) if kind == "max" else x.mean(-1, dtype=np.float64).astype(x.dtype)
+
+
+@my_pool.decomposition
+def _(x, *, kind):
+    return rnp.max(x, -1) if kind == "max" else rnp.mean(x, -1)
+
+
+@op(((f32(3, 4).astype(np.float16),), {}))
+def my_double(x):
+    return x + x
+
+
+@my_double.decomposition
+def _(x):
+    return x * 2
+
+
+@op(((f32(8),), {"keep_sign": True}), ((f32(8),), {}))
+def my_soft_log(x, *, keep_sign: bool = False):
+    y = np.log1p(np.abs(x))
+    return (np.sign(x) * y if keep_sign else y).astype(x.dtype)
+
+
+@my_soft_log.decomposition
+def _(x, *, keep_sign):
+    y = rnp.log1p(rnp.abs(x))
+    return rnp.sign(x) * y if keep_sign else y
+
+
+@op(((f32(2, 6),), {"window": 3}), ((f32(5),), {}))
+def my_moving_mean(x, *, window=2):
+    return np.stack([x[..., i:i + window].mean(-1) for i in range(x.shape[-1] - window + 1)], -1).astype(x.dtype)
+
+
+@my_moving_mean.shape_rule
+def _(x, *, window):
+    return rlx.ShapeDtypeStruct((*x.shape[:-1], x.shape[-1] - window + 1), x.dtype)
+
+
+@my_moving_mean.gradient
+def _(operands, results, cotangents, *, window):
+    n = operands[0].shape[-1]
+    ct = cotangents[0] / window
+    zeros = lambda k: rnp.zeros((*ct.shape[:-1], k), ct.dtype)
+    return sum(rnp.concatenate([zeros(i), ct, zeros(n - ct.shape[-1] - i)], -1) for i in range(window))
+
+
+@op(((np.arange(6, dtype=np.uint8).reshape(2, 3),), {}))
+def my_bits(x):
+    return np.array([bin(int(v)).count("1") for v in x.ravel()], np.int32).reshape(x.shape)
+
+
+@my_bits.shape_rule
+def _(x):
+    return rlx.ShapeDtypeStruct(x.shape, np.int32)
+
+
+@op(((f32(3, 3),), {}))
+def my_trace(x):
+    return np.trace(x)
+
+
+@my_trace.decomposition
+def _(x):
+    return rnp.trace(x)
+
+
+@op(((f32(4), np.array(2, np.int32)), {}))
+def my_rolled(x, shift):
+    return np.roll(x, int(shift))
+
+
+@my_rolled.shape_rule
+def _(x, shift):
+    return x
+
+
+@op(((f32(6),), {"scales": (0.5, 2.0)}), ((f32(6),), {}))
+def my_wavelet(x, *, scales: "tuple[float, ...]" = ()):
+    return np.stack([np.exp(-(x * x.dtype.type(s)) ** 2) for s in (*scales, 1.0)]).astype(x.dtype)
+
+
+@my_wavelet.decomposition
+def _(x, *, scales):
+    return rnp.stack([rnp.exp(-(x * s) ** 2) for s in (*scales, 1.0)])
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_rule_agrees_with_the_reference(name):
+    custom, samples = OPS[name]
+    done = set()
+    for operands, attributes in samples:
+        done.update(custom.check(*operands, **attributes))
+    assert {"reference", "shape rule", "jit", "vmap"} <= done
+    for kind, said in (("decomposition", "decomposition"), ("kernel", "kernel"), ("gradient", "gradient")):
+        assert kind not in custom._rules or said in done
+
+
+def test_there_are_twenty():
+    assert len(OPS) >= 20
+
+
+def fresh(reference, name, **options):
+    return rlx.custom_op(reference, name=name, **options)
+
+
+def test_an_op_is_one_of_the_table_and_stands_in_texts_and_files(tmp_path):
+    my_clip_norm.register()
+    graph = rlx.Graph.parse("""graph @g {
+  %0 = input() @"x" : f32[N, 4]
+  %1 = my_clip_norm(%0) {limit = 0.5} : f32[N, 4]
+  return %1 @"y"
+}""")
+    assert "my_clip_norm(%0) {limit = 0.5}" in graph.text()
+    x = f32(3, 4)
+    wanted = my_clip_norm.__wrapped__(x, limit=0.5)
+    compiled = rlx.Session(threads=1).compile(graph)
+    np.testing.assert_allclose(compiled.run({"x": x})["y"], wanted, 1e-6)
+    compiled.save(tmp_path / "clip.rlxc")
+    np.testing.assert_allclose(rlx.load_compiled(tmp_path / "clip.rlxc").run({"x": x})["y"], wanted, 1e-6)
+    assert "{limit" not in rlx.Graph.parse(graph.text().replace("limit = 0.5", "limit = 1.0")).text()  # the default
+    with pytest.raises(rlx.Error, match=r"a known attribute \(limit\)"):
+        rlx.Graph.parse(graph.text().replace("limit = 0.5", "norm = 0.5"))
+
+
+def test_reports_say_which_kernel_runs_and_that_a_primitive_is_interpreted():
+    report = rlx.jit(lambda a, b: my_running_max(my_hypot(a, b))).lower(f32(3, 4), f32(3, 4)).report()
+    by_op = {n["op"]: n for n in report["nodes"]}
+    assert by_op["my_hypot"]["verdict"] == "native" and "my_hypot in Python" in by_op["my_hypot"]["reason"]
+    assert by_op["my_running_max"]["verdict"] == "interpreted"
+
+
+def test_derivatives_of_every_order_and_kind():
+    x = f32(5)
+    plain = lambda x: rnp.sum(x * rlx.nn.sigmoid(2.0 * x) ** 1)
+    own = lambda x: rnp.sum(my_swish(x, beta=2.0))
+    np.testing.assert_allclose(rlx.grad(own)(x), rlx.grad(plain)(x), 1e-5, 1e-6)
+    np.testing.assert_allclose(rlx.hessian(own)(x), rlx.hessian(plain)(x), 1e-4, 1e-5)
+    y, t = rlx.jvp(own, (x,), (np.ones_like(x),))
+    wy, wt = rlx.jvp(plain, (x,), (np.ones_like(x),))
+    np.testing.assert_allclose([y, t], [wy, wt], 1e-5)
+    np.testing.assert_allclose(rlx.jit(rlx.vmap(rlx.grad(own)))(f32(3, 5)).shape, (3, 5))
+    with pytest.raises(rlx.Error, match="my_running_max"):
+        rlx.grad(lambda x: rnp.sum(my_running_max(x)))(x)
+    assert not np.any(rlx.grad(lambda x: rnp.sum(my_levels(x).astype("f4")) + rnp.sum(x) * 0)(x))
+
+
+def test_within_loops_and_branches():
+    x = f32(4)
+    y = rlx.jit(lambda x: rlx.fori_loop(0, 3, lambda i, v: my_swish(v), x))(x)
+    wanted = x
+    for _ in range(3):
+        wanted = my_swish.__wrapped__(wanted)
+    np.testing.assert_allclose(y, wanted, 1e-5, 1e-6)
+    z = rlx.jit(lambda p, x: rlx.cond(p, my_running_max, lambda v: v, x))(True, x)
+    np.testing.assert_array_equal(z, np.maximum.accumulate(x))
+
+
+@pytest.mark.parametrize("device", ["loopback", "tiny"])
+def test_other_devices_run_the_decomposition_and_refuse_what_has_none(device):
+    x = f32(3, 4)
+    np.testing.assert_allclose(rlx.jit(my_clip_norm, device=device)(x), my_clip_norm.__wrapped__(x), 1e-5)
+
+
+def test_exceptions_of_rules_are_errors_with_the_exception_as_cause():
+    def broken(x):
+        raise RuntimeError("no luck")
+    bad = fresh(broken, "my_broken")
+    bad.shape_rule(lambda x: x)
+    with pytest.raises(rlx.Error, match="the reference of 'my_broken' failed: RuntimeError: no luck") as caught:
+        bad(f32(3))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    with pytest.raises(ValueError, match="levels is 0, and at least 1"):
+        my_levels(f32(3), levels=0)
+    bad.kernel(lambda x: x[1:])
+    with pytest.raises(rlx.Error, match=r"it returned float32\[2\] for result 0, which is f32\[3\]"):
+        bad(f32(3))
+    bad.kernel(lambda x: (x, x))
+    with pytest.raises(rlx.Error, match="it returned 2 results, and its shape rule gives 1"):
+        bad(f32(3))
+    bad.shape_rule(lambda x: rlx.ShapeDtypeStruct(("Q?",), np.float32))
+    with pytest.raises(rlx.Error, match="the shape rule of 'my_broken'"):
+        bad(f32(3))
+
+    def interrupted(x):
+        raise KeyboardInterrupt
+    bad.shape_rule(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bad(f32(3))
+
+
+def test_a_kernel_may_not_keep_its_operands():
+    kept = []
+    hoarder = fresh(lambda x: x + 1, "my_hoarder")
+    hoarder.shape_rule(lambda x: x)
+    hoarder.kernel(lambda x: (kept.append(x[1:]), x + 1)[1])
+    with pytest.raises(rlx.Error, match="the kernel kept operand 0, whose memory is used again from now on; keep a copy"):
+        hoarder(f32(3))
+    kept.clear()
+    hoarder.kernel(lambda x: x)  # its operand as its result is fine: it is copied
+    x = f32(3)
+    np.testing.assert_array_equal(hoarder(x), x)
+
+    def writes(x):
+        x[0] = 1
+        return x
+    hoarder.kernel(writes)
+    with pytest.raises(rlx.Error, match="read-only"):
+        hoarder(f32(3))
+
+
+def test_rules_that_build_graphs_are_held_to_the_types():
+    wrong = fresh(lambda x: x, "my_wrong")
+    wrong.shape_rule(lambda x: x)
+    wrong.decomposition(lambda x: rnp.sum(x))
+    with pytest.raises(rlx.Error, match=r"the decomposition of 'my_wrong' is a graph whose outputs \[0\] is f32\[\], where f32\[3\] was expected"):
+        rlx.jit(wrong, kernel_dispatch="common")(f32(3))
+    wrong.decomposition(lambda x: x * 1)
+    wrong.gradient(lambda operands, results, cotangents: (cotangents[0], cotangents[0]))
+    with pytest.raises(rlx.Error, match="the gradient returned 2 cotangents for 1 operands"):
+        rlx.grad(lambda x: rnp.sum(wrong(x)))(f32(3))
+    wrong.gradient(lambda operands, results, cotangents: cotangents[0] * 2)
+    with pytest.raises(AssertionError, match="gradient: along a random direction"):
+        wrong.check(f32(3))
+    wrong.decomposition(lambda x: x * 1.001)
+    with pytest.raises(AssertionError, match="run: result 0|jit: result 0|decomposition: result 0"):
+        wrong.check(f32(3))
+
+
+def test_a_definition_that_cannot_be_is_refused_with_what_is_wrong():
+    with pytest.raises(TypeError, match="attribute 'a' needs a default that says its kind"):
+        rlx.custom_op(lambda x, *, a: x, name="my_none")
+    with pytest.raises(TypeError, match="'a' is an operand, which has no default but None"):
+        rlx.custom_op(lambda x, a=1: x, name="my_none")
+    with pytest.raises(TypeError, match="has no operand"):
+        rlx.custom_op(lambda *, a=1: a, name="my_none")
+    with pytest.raises(TypeError, match="names no attributes"):
+        rlx.custom_op(lambda x, **rest: x, name="my_none")
+    with pytest.raises(TypeError, match="needs a shape rule or a decomposition"):
+        fresh(lambda x: x, "my_none")(f32(2))
+    taken = fresh(lambda x: x, "softmax")
+    taken.shape_rule(lambda x: x)
+    with pytest.raises(rlx.Error, match="there is an op 'softmax' already"):
+        taken(f32(2))
+    with pytest.raises(TypeError, match="my_swish has no attribute 'gamma'; it has beta"):
+        my_swish(f32(2), gamma=1)
+    with pytest.raises(rlx.Error, match=r"my_hypot takes \(a, b\), got 1 operand"):
+        my_hypot(f32(2))
+
+
+def test_a_cell_that_runs_twice_replaces_the_op():
+    def define(factor):
+        scaled = fresh(lambda x: x * np.float32(factor), "my_scaled")
+        scaled.shape_rule(lambda x: x)
+        return scaled
+    x = f32(3)
+    first, second = define(2), define(3)
+    np.testing.assert_allclose(first(x), x * 2, 1e-6)
+    traced = rlx.jit(lambda x: first(x))
+    np.testing.assert_allclose(traced(x), x * 2, 1e-6)
+    np.testing.assert_allclose(second(x), x * 3, 1e-6)
+    np.testing.assert_allclose(traced(x), x * 2, 1e-6)  # it was traced with the first
+    second.unregister()
+    with pytest.raises(rlx.Error, match="there is no op 'my_scaled'"):
+        rlx.Graph.parse('graph @g {\n %0 = input() @"x" : f32[2]\n %1 = my_scaled(%0) : f32[2]\n return %1\n}')
+
+
+def test_several_threads_run_python_kernels():
+    compiled = rlx.jit(lambda a, b: my_hypot(a, b) + 1, threads=1)
+    x, y = f32(64), f32(64)
+    compiled(x, y)
+    wrong = []
+
+    def work():
+        for _ in range(50):
+            if not np.allclose(compiled(x, y), np.hypot(x, y) + 1, 1e-5):
+                wrong.append(1)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    gc.collect()
