@@ -278,6 +278,10 @@ rlx_status rlx_predict_devices(const rlx_graph* graph, const char* numbers, int 
                                const rlx_compile_options* options, char** json, rlx_error** error);
 
 /* ---- compiled graphs ---- */
+/* On which of the device's processors each operation runs, as JSON, to be freed by rlx_text_free: {"predicted", "ops":
+   [{"op", "name", "device", "reason"}]}. Of "coreml" it is what MLComputePlan says on Apple's systems, and a prediction
+   elsewhere. All params must be bound. Fails for devices with one processor. */
+rlx_status rlx_compiled_placement(const rlx_compiled* compiled, char** json, rlx_error** error);
 /* Shares the tensor, which may be freed afterwards. */
 rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor,
                                   rlx_error** error);
@@ -509,6 +513,16 @@ typedef struct rlx_coreml_write_options {
 rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char* const* names,
                             const rlx_tensor* const* params, size_t param_count,
                             const rlx_coreml_write_options* options, char** report, rlx_error** error);
+/* The bytes that rlx_coreml_write would write for these arguments, without writing anything; fails where it would, with
+   the bytes and the limit in the message where the model is too large for Core ML. What they are stored in may be
+   NULL. */
+rlx_status rlx_coreml_check_model_size(const rlx_graph* graph, const char* const* names,
+                                       const rlx_tensor* const* params, size_t param_count,
+                                       const rlx_coreml_write_options* options, uint64_t* model_bytes,
+                                       uint64_t* weight_bytes, rlx_error** error);
+/* The processor that Core ML would use here, as JSON, to be freed by rlx_text_free: {"name", "has_framework",
+   "has_neural_engine", "why_not"}; off Apple's systems the last one says so. */
+rlx_status rlx_coreml_chip(char** json, rlx_error** error);
 void rlx_text_free(char* text);
 
 /* ---- training ---- */

@@ -8,6 +8,7 @@
 
 #include "rlx/compile.h"
 #include "rlx/io.h"
+#include "rlx/too_large.h"
 
 namespace rlx {
 
@@ -100,10 +101,29 @@ std::ostream& operator<<(std::ostream&, const PackageReport&);
 
 /// Writes the package `path`, replacing one that is there. `params` must have a value for each of the graph's params.
 /// Fails before anything is written if an op has no lowering (the message names each with its reason), if an op does
-/// not allow the minimum that `options` require, or if the model is too large for Core ML (TooLarge,
-/// src/io/mlpackage.h).
+/// not allow the minimum that `options` require, or if the model is too large for Core ML (TooLarge).
 PackageReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params = {},
                            const PackageOptions& options = {});
+
+/// The bytes that a package would have.
+struct PackageBytes {
+  uint64_t model = 0;    ///< of model.mlmodel
+  uint64_t weights = 0;  ///< of weight.bin; 0: there would be none
+};
+/// What write_coreml would write for these arguments, without writing anything. Fails where it would, with TooLarge if
+/// the model is too large for Core ML: model.mlmodel of 2 GiB, or a single constant of more than 2^31 - 1 bytes.
+PackageBytes check_model_size(const Graph& g, const NamedTensors& params = {}, const PackageOptions& options = {});
+
+/// The processor that Core ML would use here.
+struct ChipInfo {
+  std::string name = {};           ///< what the system calls it, "Apple M2 Pro"; empty where it does not say
+  bool has_framework = false;      ///< CoreML.framework is here
+  bool has_neural_engine = false;  ///< and may use a neural engine
+  std::string why_not = {};        ///< if there is no framework, why not
+};
+ChipInfo chip_info();
+/// Whether Core ML may use a neural engine here; false on systems that are not Apple's.
+bool ane_available();
 
 /// A graph as one function of a package with several.
 struct PackageFunction {

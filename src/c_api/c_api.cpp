@@ -282,6 +282,18 @@ rlx_status rlx_predict_devices(const rlx_graph* graph, const char* numbers, int 
 }
 
 // ---- compiled graphs ----
+rlx_status rlx_compiled_placement(const rlx_compiled* compiled, char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(json, "json");
+    const rlx::PlacementReport report = required(compiled, "compiled").compiled.placement();
+    std::string ops;
+    for (const rlx::PlacedOp& p : report.ops)
+      ops += (ops.empty() ? "" : ",\n ") + ("{\"op\": " + rlx::json_quoted(p.op)) +
+             ", \"name\": " + rlx::json_quoted(p.name) + ", \"device\": " + rlx::json_quoted(p.device) +
+             ", \"reason\": " + rlx::json_quoted(p.reason) + "}";
+    result = own_text(text_of("{\"predicted\": ", report.predicted ? "true" : "false", ", \"ops\": [", ops, "]}"));
+  });
+}
 rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor,
                                   rlx_error** error) {
   return guarded(error, [&] {

@@ -73,6 +73,23 @@ rlx::PackagePrecision precision_from(const char* text) {
   return static_cast<rlx::PackagePrecision>(found - names.begin());
 }
 
+rlx::PackageOptions package_options_from(const rlx_coreml_write_options* options) {
+  auto given = options_of(options);
+  rlx::PackageOptions o;
+  o.minimum_ios = given.minimum_ios, o.narrow = given.narrow != 0, o.dims = bindings_from(given.dims);
+  o.description = text_or_empty(given.description), o.author = text_or_empty(given.author);
+  o.version = text_or_empty(given.version), o.license = text_or_empty(given.license);
+  o.precision = precision_from(given.precision), o.nearest = given.nearest != 0;
+  o.shapes = rlx::package_shapes(text_or_empty(given.shapes));
+  read_features(given.features, o);
+  return o;
+}
+rlx::NamedTensors values_in(const char* const* names, const rlx_tensor* const* params, size_t count) {
+  rlx::NamedTensors values;
+  for (auto& [name, value] : named(names, params, count)) values[name] = std::move(value);
+  return values;
+}
+
 }  // namespace
 
 extern "C" {
@@ -165,19 +182,30 @@ rlx_status rlx_coreml_write(const char* path, const rlx_graph* graph, const char
                             const rlx_tensor* const* params, size_t param_count,
                             const rlx_coreml_write_options* options, char** report, rlx_error** error) {
   return guarded(error, [&] {
-    auto given = options_of(options);
-    rlx::PackageOptions o;
-    o.minimum_ios = given.minimum_ios, o.narrow = given.narrow != 0, o.dims = bindings_from(given.dims);
-    o.description = text_or_empty(given.description), o.author = text_or_empty(given.author);
-    o.version = text_or_empty(given.version), o.license = text_or_empty(given.license);
-    o.precision = precision_from(given.precision), o.nearest = given.nearest != 0;
-    o.shapes = rlx::package_shapes(text_or_empty(given.shapes));
-    read_features(given.features, o);
-    rlx::NamedTensors values;
-    for (auto& [name, value] : named(names, params, param_count)) values[name] = std::move(value);
-    std::string text =
-        text_of(rlx::write_coreml(required_text(path, "path"), required(graph, "graph").graph, values, o));
+    std::string text = text_of(rlx::write_coreml(required_text(path, "path"), required(graph, "graph").graph,
+                                                 values_in(names, params, param_count), package_options_from(options)));
     if (report) *report = own_text(text);
+  });
+}
+rlx_status rlx_coreml_check_model_size(const rlx_graph* graph, const char* const* names,
+                                       const rlx_tensor* const* params, size_t param_count,
+                                       const rlx_coreml_write_options* options, uint64_t* model_bytes,
+                                       uint64_t* weight_bytes, rlx_error** error) {
+  return guarded(error, [&] {
+    const rlx::PackageBytes sizes = rlx::check_model_size(
+        required(graph, "graph").graph, values_in(names, params, param_count), package_options_from(options));
+    if (model_bytes) *model_bytes = sizes.model;
+    if (weight_bytes) *weight_bytes = sizes.weights;
+  });
+}
+rlx_status rlx_coreml_chip(char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(json, "json");
+    const rlx::ChipInfo chip = rlx::chip_info();
+    const auto truth = [](bool b) { return b ? "true" : "false"; };
+    result = own_text(text_of("{\"name\": ", rlx::json_quoted(chip.name), ", \"has_framework\": ",
+                              truth(chip.has_framework), ", \"has_neural_engine\": ", truth(chip.has_neural_engine),
+                              ", \"why_not\": ", rlx::json_quoted(chip.why_not), "}"));
   });
 }
 void rlx_text_free(char* text) { delete[] text; }

@@ -9,15 +9,9 @@
 
 #include "io/mil.h"
 #include "io/milblob.h"
+#include "rlx/too_large.h"
 
 namespace rlx {
-
-/// A file of the format that would be larger than what reads it can take.
-class TooLarge : public Error {
- public:
-  TooLarge(std::string_view what, uint64_t has, uint64_t most);
-  uint64_t bytes, limit;
-};
 
 /// A package that was read. Copies share the files, which stay mapped.
 class MlPackage {

@@ -45,6 +45,7 @@ static rlx_value made_values[4];
 static rlx_step_result made_step;
 static size_t made_count, made_size;
 static int64_t made_steps;
+static uint64_t made_bytes;
 static char *made_text, buffer[256], written_package[64], written_adapter[64], written_gguf[64];
 static const char *made_json, *made_names[16];
 

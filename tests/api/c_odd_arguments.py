@@ -94,6 +94,8 @@ VALID = {
     "rlx_compile_text.text": "kShifted", "rlx_compile_text.size": "strlen(kShifted)", "rlx_compile_text.names": "kShiftName",
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
     "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": '"B=1"', "threads": "1", "rlx_predict_devices.json": "&made_text",
+    "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
+    "rlx_compiled_placement.json": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffer options config policy release context
@@ -102,13 +104,13 @@ OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffe
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
     metadata settings dtype:rlx_gguf_tensor made:rlx_sampler_chances size:rlx_generator_next size:rlx_tokenizer_decode size:rlx_tokenizer_id_to_token
-    numbers size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
+    numbers model_bytes weight_bytes size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}
-# A graph with fake quantization has params that are not given here; what lies at the path is a graph and no library; RLX may
+# The processor is one place; a graph with fake quantization has params that are not given here; what lies at the path is a graph and no library; RLX may
 # have been built without chat templates.
-FAILS_WHEN_VALID = {"rlx_export_int8", "rlx_load_plugin", "rlx_chat_template_parse", "rlx_chat_template_load", "rlx_chat_template_describe",
+FAILS_WHEN_VALID = {"rlx_compiled_placement", "rlx_export_int8", "rlx_load_plugin", "rlx_chat_template_parse", "rlx_chat_template_load", "rlx_chat_template_describe",
                     "rlx_chat_template_apply", "rlx_language_model_chat_template"}
 # These belong to a rule that the library has called, and are tested within one (c_ops_test.c).
 WITHIN_RULES = {"rlx_error_create", "rlx_op_add_result", "rlx_kernel_parallel_for"}

@@ -65,6 +65,7 @@ PUBLIC = {
     "png.h": "io",
     "quantization.h": "quantization",
     "tokenizer.h": "io",
+    "too_large.h": "io",
     "graph_file.h": "frontends",
     "device.h": "backends",
     "device_tensor.h": "backends",

@@ -3,6 +3,7 @@ numbers; and packages written here."""
 
 import json
 import pathlib
+import sys
 import tarfile
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import rlx
 import rlx.coreml
 import rlx.numpy as rnp
+from rlx import coreml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -362,3 +364,34 @@ def test_a_package_is_saved_elsewhere(models, tmp_path):
         np.testing.assert_array_equal(again[name], value)
     with pytest.raises(rlx.Error, match="a package is called X.mlpackage"):
         model.save(tmp_path / "copy")
+
+
+def test_the_size_of_a_package_is_known_before_it_is_written(tmp_path):
+    w = np.random.default_rng(3).normal(size=(300, 200)).astype(np.float32)
+    f = lambda x: x @ w
+    for options in ({}, {"weights": "int8"}, {"precision": "f16"}):
+        model, weights = coreml.check_model_size(f, rlx.ShapeDtypeStruct((2, 300)), **options)
+        path = tmp_path / "sized.mlpackage"
+        coreml.convert(f, path, rlx.ShapeDtypeStruct((2, 300)), **options)
+        data = path / "Data/com.apple.CoreML"
+        assert (model, weights) == ((data / "model.mlmodel").stat().st_size, (data / "weights/weight.bin").stat().st_size)
+    with pytest.raises(rlx.Error, match="N"):
+        coreml.check_model_size(rlx.Graph.parse('graph @g {\n %0 = input() @"x" : f32[N]\n %1 = exp(%0) : f32[N]\n return %1 @"y"\n}'))
+
+
+def test_the_chip_is_told_and_off_apple_that_there_is_none():
+    chip = coreml.chip_info()
+    assert set(chip) == {"name", "has_framework", "has_neural_engine", "why_not"}
+    assert coreml.ane_available() == chip["has_neural_engine"]
+    if sys.platform != "darwin":
+        assert chip["name"] == "" and not chip["has_framework"] and "on Apple's systems only" in chip["why_not"]
+
+
+def test_each_operation_has_its_processor():
+    compiled = rlx.Session("coreml").compile(rlx.Graph.parse('graph @g {\n %0 = input() @"x" : f32[4]\n %1 = exp(%0) : f32[4]\n return %1 @"y"\n}'))
+    placed = compiled.placement()
+    assert placed["predicted"] == (not coreml.chip_info()["has_framework"])
+    assert [op["op"] for op in placed["ops"] if op["op"] == "exp"] == ["exp"]
+    assert all(op["device"] in ("cpu", "gpu", "ane", "load", "") for op in placed["ops"])
+    with pytest.raises(rlx.Error, match="processor"):
+        rlx.Session("cpu").compile(rlx.Graph.parse('graph @g {\n %0 = input() @"x" : f32[4]\n return %0 @"y"\n}')).placement()

@@ -544,6 +544,12 @@ class Compiled:
             made = self._elsewhere[device] = Compiled(handle, self.inputs, self.outputs, session)
         return made
 
+    def placement(self):
+        """On which of the device's processors each operation runs: {"predicted", "ops": [{"op", "name", "device", "reason"}]}. Of "coreml"
+        it is what MLComputePlan says on Apple's systems, and a prediction elsewhere. All params must be bound; a device with one
+        processor has none."""
+        return json.loads(_native.owned_text(lib.rlx_compiled_placement, self.handle))
+
     def report(self):
         """Where each node runs and why, as the dictionary of `rlx where --json`."""
         text = c_char_p()

@@ -8,6 +8,7 @@ give a label and a dictionary of probabilities, `make_state` and `predict(..., s
 compute in the types they are written in: one in f16 rounds after every op. `precision="f32"` computes the same program in f32.
 """
 
+import contextlib
 import ctypes
 import enum
 import inspect
@@ -15,16 +16,16 @@ import json
 import os
 import types
 import weakref
-from ctypes import byref, c_char_p, c_void_p
+from ctypes import byref, c_char_p, c_uint64, c_void_p
 
 import numpy as np
 
 from . import _dtypes, _graph, _native, tree
 from ._array import Array, Trace, as_array
-from ._native import CoremlOptions, CoremlWriteOptions, Error, at_user_line, check, lib
+from ._native import CoremlOptions, CoremlWriteOptions, Error, at_user_line, check, lib, owned_text
 from ._jit import Lowered, ShapeDtype
 
-__all__ = ["ComputeUnit", "MLModel", "MLState", "convert", "load", "models"]
+__all__ = ["ComputeUnit", "MLModel", "MLState", "ane_available", "check_model_size", "chip_info", "convert", "load", "models"]
 
 _PROGRAM = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64, "int8": np.int8, "int16": np.int16, "int32": np.int32,
             "int64": np.int64, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "bool": np.bool_}
@@ -447,21 +448,60 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
     weights: "int8" (a scale for each output channel, iOS 16), "int4" (a scale for 32 numbers, iOS 18), or "palette8", "palette6", "palette4",
         "palette2" (indices into the nearest numbers, iOS 16): weights in fewer bits. The text says how far they moved.
     """
-    if isinstance(source, _graph.Graph):
-        graph = source
-    elif isinstance(source, Lowered):
-        graph = source._traced.graph
-    elif callable(source):
-        graph = _named_graph(source, args, inputs, outputs)
-    else:
-        raise TypeError(at_user_line(f"convert takes a function, an rlx.Graph or what rlx.jit(f).lower(...) gives, not {type(source).__name__}"))
+    graph = _source_graph(source, args, inputs, outputs)
     path = _path(path)
     if not path.endswith(".mlpackage"):
         raise Error(at_user_line(f"a package is called X.mlpackage, and not '{path}'"))
     if not callable(source) and (args or inputs or outputs):
         raise Error(at_user_line("example arguments and names are for functions; a graph has its own"))
-    params = dict(params or {})
-    tensors = []
+    report = c_void_p()
+    options = dict(minimum_ios=minimum_ios, narrow=narrow, dims=dims, short_description=short_description, author=author, version=version,
+                   license=license, precision=precision, shapes=shapes, nearest=nearest,
+                   features=_features_text(states, images, classes, probabilities, feature_descriptions, native_random, weights))
+    with _write_arguments(params, **options) as given:
+        check(lib.rlx_coreml_write, path.encode(), graph.handle, *given, byref(report))
+    try:
+        return ctypes.string_at(report.value).decode()
+    finally:
+        lib.rlx_text_free(report)
+
+
+def check_model_size(source, *args, inputs=None, outputs=None, params=None, states=None, images=None, classes=None, probabilities=None,
+                     feature_descriptions=None, native_random=False, weights=None, **options):
+    """(bytes of model.mlmodel, bytes of weight.bin) that `convert` would write for these arguments, without writing anything. It fails
+    where `convert` would, as for a model that is too large for Core ML: the message says how many bytes it has and may have."""
+    graph = _source_graph(source, args, inputs, outputs)
+    sizes = [c_uint64(), c_uint64()]
+    features = _features_text(states, images, classes, probabilities, feature_descriptions, native_random, weights)
+    with _write_arguments(params, features=features, **options) as given:
+        check(lib.rlx_coreml_check_model_size, graph.handle, *given, byref(sizes[0]), byref(sizes[1]))
+    return sizes[0].value, sizes[1].value
+
+
+def chip_info():
+    """The processor that Core ML would use here: {"name": "Apple M2 Pro", "has_framework", "has_neural_engine", "why_not"}. Off Apple's
+    systems the name is empty and "why_not" says so."""
+    return json.loads(owned_text(lib.rlx_coreml_chip))
+
+
+def ane_available():
+    """Whether Core ML may use a neural engine here."""
+    return chip_info()["has_neural_engine"]
+
+
+def _source_graph(source, args, inputs, outputs):
+    if callable(source) and not isinstance(source, (_graph.Graph, Lowered)):
+        return _named_graph(source, args, inputs, outputs)
+    if not isinstance(source, (_graph.Graph, Lowered)):
+        raise TypeError(at_user_line(f"convert takes a function, an rlx.Graph or what rlx.jit(f).lower(...) gives, not {type(source).__name__}"))
+    return source if isinstance(source, _graph.Graph) else source._traced.graph
+
+
+@contextlib.contextmanager
+def _write_arguments(params, minimum_ios=0, narrow=False, dims=None, short_description="", author="", version="", license="", precision=None,
+                     shapes=None, nearest=False, features=""):
+    """What writing a package takes besides the graph: names, tensors, their number, and the options."""
+    params, tensors = dict(params or {}), []
     try:
         for value in params.values():
             tensors.append(_tensor(as_array(value, share=True).numpy()))
@@ -469,18 +509,11 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
         options = CoremlWriteOptions(ctypes.sizeof(CoremlWriteOptions), minimum_ios, int(narrow),
                                      " ".join(f"{k}={v}" for k, v in (dims or {}).items()).encode(), short_description.encode(),
                                      author.encode(), version.encode(), license.encode(),
-                                     (precision or "").encode(), _shapes_text(shapes).encode(),
-                                     _features_text(states, images, classes, probabilities, feature_descriptions, native_random, weights).encode(), int(nearest))
-        report = c_void_p()
-        check(lib.rlx_coreml_write, path.encode(), graph.handle, names, (c_void_p * max(1, len(params)))(*[t.value for t in tensors]),
-              len(params), byref(options), byref(report))
+                                     (precision or "").encode(), _shapes_text(shapes).encode(), features.encode(), int(nearest))
+        yield names, (c_void_p * max(1, len(params)))(*[t.value for t in tensors]), len(params), byref(options)
     finally:
         for handle in tensors:
             lib.rlx_tensor_free(handle)
-    try:
-        return ctypes.string_at(report.value).decode()
-    finally:
-        lib.rlx_text_free(report)
 
 
 def _shapes_text(shapes):

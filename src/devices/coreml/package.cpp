@@ -8,6 +8,7 @@
 #include "backends/coreml/coreml.h"
 #include "backends/coreml/lowerings.h"
 #include "backends/coreml/weights.h"
+#include "backends/coreml_framework/framework.h"
 #include "compile/pipeline.h"
 #include "compile/with_values.h"
 #include "devices/coreml/compress_weights.h"
@@ -245,6 +246,22 @@ std::map<std::string, PackageSizes> package_shapes(const std::string& text) {
   }
   return shapes;
 }
+
+PackageBytes check_model_size(const Graph& g, const NamedTensors& params, const PackageOptions& options) {
+  check_dims(options.dims, {&g});
+  Made made = translated(g, params, options, 0);
+  describe(made.translated.model, options);
+  const MlPackageSizes sizes = check_model_size(made.translated.model);
+  return {sizes.model, sizes.weights};
+}
+
+ChipInfo chip_info() {
+  ChipInfo chip{coreml_framework::chip_info(), coreml_framework::is_present(), coreml_framework::ane_available()};
+  if (!chip.has_framework)
+    chip.why_not = "CoreML.framework is on Apple's systems only, and this is none: packages are written, read and run without it";
+  return chip;
+}
+bool ane_available() { return chip_info().has_neural_engine; }
 
 PackageReport write_coreml(const std::string& path, const Graph& g, const NamedTensors& params,
                            const PackageOptions& options) {

@@ -1,0 +1,18 @@
+// A file of a format that would be larger than what reads it can take.
+#pragma once
+
+#include <cstdint>
+
+#include "rlx/error.h"
+
+namespace rlx {
+
+class TooLarge : public Error {
+ public:
+  /// `what` is a noun: "model.mlmodel".
+  TooLarge(std::string_view what, uint64_t has, uint64_t most);
+  uint64_t bytes;  ///< that it would have
+  uint64_t limit;  ///< the most that it may have
+};
+
+}  // namespace rlx
