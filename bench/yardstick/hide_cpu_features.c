@@ -144,7 +144,7 @@ int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) {
 }
 
 /// Installs the handler. SA_NODEFER: the program's own, to which it passes on, may run CPUID too.
-static int install(void) {
+int hide_install(void) {
   struct sigaction action = {.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
   action.sa_sigaction = hide_on_fault;
   const int failed = sigaction(SIGSEGV, &action, &of_program);
@@ -159,7 +159,7 @@ __attribute__((constructor)) static void begin_of_process(int argc, char** argv,
   static const char kName[] = "YARDSTICK_HIDE=";
   for (char** entry = environment; *entry; ++entry) {
     if (strncmp(*entry, kName, sizeof kName - 1) != 0) continue;
-    if (hide_parse(*entry + sizeof kName - 1) >= 0 && install() == 0 && hide_set_faulting(1) == 0) return;
+    if (hide_parse(*entry + sizeof kName - 1) >= 0 && hide_install() == 0 && hide_set_faulting(1) == 0) return;
     dprintf(2, "hide_cpu_features: cannot do as %s says: %s\n", *entry, strerror(errno));
     _exit(127);  // rather than be measured with what was to be hidden
   }

@@ -7,11 +7,12 @@ machines) each program is told by the variables that its libraries read, and not
 believed: sample_instructions.c looks at what each executes in each case, and one whose instructions need more than was
 left to it is shown, not judged.
 
-What was seen of the variables at `--isa sse4` on AVX2 (ONNX Runtime 1.31, OpenVINO 2026.4, PyTorch 2.15, JAX 0.10), an AMD
-processor: RLX keeps to it. PyTorch's own kernels and oneDNN do, its products by MKL do not (MKL_ENABLE_INSTRUCTIONS is for
-Intel's processors; MKL_CBWR=COMPATIBLE would hold it back too far, as it is for equal results, and at SSE2). OpenVINO's
-kernels of oneDNN's do (ONEDNN_MAX_CPU_ISA), its products of constant matrices by MLAS do not. ONNX Runtime's MLAS has no
-variable. XLA's own loops do, products by its libraries do not."""
+What was seen of the variables at `--isa sse4` on an AMD processor with AVX2 (ONNX Runtime 1.31, OpenVINO 2026.4, PyTorch
+2.15, JAX 0.10). RLX keeps to the set in every case. PyTorch's own kernels (softmax, chains) and oneDNN's (convolutions) do,
+its products by MKL do not: MKL_ENABLE_INSTRUCTIONS is for Intel's processors, and MKL_CBWR=COMPATIBLE would hold it back too
+far, as it asks for equal results everywhere, and for SSE2. Most kernels of OpenVINO do (ONEDNN_MAX_CPU_ISA), its products
+with constant matrices by MLAS do not. ONNX Runtime reads no such variable. JAX's chains do (--xla_cpu_max_isa), its
+products and softmax do not. Programs whose packages want AVX (JAX's) may refuse to start where CPUID hides it."""
 
 import ctypes
 import dataclasses
