@@ -12,7 +12,7 @@ What was seen of the variables at `--isa sse4` on an AMD processor with AVX2 (ON
 its products by MKL do not: MKL_ENABLE_INSTRUCTIONS is for Intel's processors, and MKL_CBWR=COMPATIBLE would hold it back too
 far, as it asks for equal results everywhere, and for SSE2. Most kernels of OpenVINO do (ONEDNN_MAX_CPU_ISA), its products
 with constant matrices by MLAS do not. ONNX Runtime reads no such variable. JAX's chains do (--xla_cpu_max_isa), its
-products and softmax do not. Programs whose packages want AVX (JAX's) may refuse to start where CPUID hides it."""
+products, convolutions and softmax do not. Programs whose packages want AVX (JAX's) may refuse to start where CPUID hides it."""
 
 import ctypes
 import dataclasses
@@ -71,7 +71,8 @@ VARIABLES = {
     "XLA_FLAGS": tuple(f"--xla_cpu_max_isa={s}" for s in ("SSE4_2", "AVX2", "AVX512", "AVX512_BF16")),
 }
 LISTS = {"XLA_FLAGS": " ", "GLIBC_TUNABLES": ":", "LD_PRELOAD": ":"}  # what is set already stays, and where it ends
-GLIBC = {"avx2": "-AVX,-AVX2,-FMA,-FMA4", "avx512": "-AVX512F,-AVX512VL,-AVX512BW"}  # its copies, and functions of libm
+# Copies (AVX_Fast_Unaligned_Load is what memcpy asks for) and functions of libm, which choose before any preload.
+GLIBC = {"avx2": "-AVX,-AVX2,-FMA,-FMA4,-AVX_Fast_Unaligned_Load", "avx512": "-AVX512F,-AVX512VL,-AVX512BW"}
 
 LEAST_SAMPLES = 20
 MOST_ABOVE = 0.02  # the share of samples that is not counted against a program

@@ -145,7 +145,7 @@ def _answer(line):
     except json.JSONDecodeError as error:
         raise PeerError(f"printed what is not JSON: {line[:100]!r}") from error
     if "error" in answer:
-        raise PeerError(answer["error"])
+        raise PeerError(" ".join(answer["error"].split()))  # one line of the table
     if not answer.get("times_ms"):
         raise PeerError("printed no times")
     return answer

@@ -157,6 +157,11 @@ class Rotation(unittest.TestCase):
         self.assertIn("no such library", failed["bad"])
         self.assertIn("no such library", failed["worse"])
 
+    def test_an_error_of_many_lines_is_one_cell(self):
+        with self.assertRaises(peers.PeerError) as error:
+            peers._answer(json.dumps({"case": "gemm_512", "error": "RuntimeError: at\nbad combination\n\n"}))
+        self.assertEqual(str(error.exception), "RuntimeError: at bad combination")
+
     def test_numbers_that_differ_are_told(self):
         programs = [peers.Server(n, self.command(n, 20), None) for n in ("a", "b", "odd")]
         self.assertIn("gemm_512: the numbers of odd differ", self.run_case(programs, rounds=1)[-1])
@@ -419,6 +424,17 @@ int main(void) {
 }
 """
 
+COPIES = r"""
+#include <stdio.h>
+#include <string.h>
+static char from[65536], to[65536];
+int main(void) {
+  void* (*volatile copy)(void*, const void*, size_t) = memcpy;
+  for (int i = 0; i < 5000000; ++i) copy(to, from, 1500);
+  return puts("{\"times_ms\": [1]}") < 0;
+}
+"""
+
 
 @unittest.skipUnless(IS_X86_LINUX and shutil.which("cc"), "needs a C compiler on x86-64")
 class SampledInstructions(unittest.TestCase):
@@ -442,6 +458,16 @@ class SampledInstructions(unittest.TestCase):
                 self.assertGreater(sum(counts), isa.LEAST_SAMPLES)
                 self.assertEqual(isa.why_not_judged("sse4", counts) == "", at == 0, counts)
                 self.assertEqual(isa.why_not_judged("avx2", counts), "")
+
+    @unittest.skipUnless("avx2" in isa.cpu_flags(), "this processor has no AVX2")
+    def test_the_c_library_is_held_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, program = pathlib.Path(folder) / "copies.c", pathlib.Path(folder) / "copies"
+            source.write_text(COPIES, encoding="utf-8")
+            subprocess.run(["cc", "-O2", str(source), "-o", str(program)], check=True)
+            environment = {**os.environ, "GLIBC_TUNABLES": isa.glibc_tunables("sse4")}
+            counts = peers.Command("p", [str(program)], environment).sample("gemm_512", 1, isa.compiled("sample_instructions.c"))
+            self.assertEqual(isa.why_not_judged("sse4", counts), "", counts)
 
     def test_a_server_counts_what_runs_between(self):
         from yardstick import serve
