@@ -8,10 +8,11 @@ believed: sample_instructions.c looks at what each executes in each case, and on
 left to it is shown, not judged.
 
 What was seen of the variables at `--isa sse4` on an AMD processor with AVX2 (ONNX Runtime 1.31, OpenVINO 2026.4, PyTorch
-2.15, JAX 0.10). RLX keeps to the set in every case. PyTorch's own kernels (softmax, chains) and oneDNN's (convolutions) do,
+2.15, JAX 0.10). RLX keeps to the set in every case tried. PyTorch's own kernels (softmax, chains) and oneDNN's (convolutions) do,
 its products by MKL do not: MKL_ENABLE_INSTRUCTIONS is for Intel's processors, and MKL_CBWR=COMPATIBLE would hold it back too
 far, as it asks for equal results everywhere, and for SSE2. Most kernels of OpenVINO do (ONEDNN_MAX_CPU_ISA), its products
-with constant matrices by MLAS do not. ONNX Runtime reads no such variable. JAX's chains do (--xla_cpu_max_isa), its
+with constant matrices by MLAS do not, and layer
+normalization fails ("bad combination"). ONNX Runtime reads no such variable. JAX's chains do (--xla_cpu_max_isa), its
 products, convolutions and softmax do not. Programs whose packages want AVX (JAX's) may refuse to start where CPUID hides it."""
 
 import ctypes
