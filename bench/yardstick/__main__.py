@@ -12,6 +12,11 @@ bytes written and read, bytes read); the time to build, compile and run once; pe
 With one thread, times are the processor's. A machine that is loaded or throttled is refused: --warn, or
 RLX_ALLOW_THROTTLE=1, goes on and says so. The peers come from scripts/bench-deps, into .deps/bench; one that is not
 installed is a row that says so. --ours adds another build of RLX, or takes another program in its place.
+
+--isa NAME (sse4, avx2, avx512, avx512_vnni, amx, as RLX_ISA has them) hides from every program what the processor has
+beyond that set: by CPUID faulting where processor and kernel have it, else by the variables that the programs' libraries
+read. What each then executes is looked at (some 250 times a second, in runs that are not timed); a program whose
+instructions go beyond is marked † and not judged: it is nobody's "best other". yardstick/isa.py says more.
 """
 
 import argparse
@@ -25,7 +30,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 if not __package__:  # run as a folder
     sys.path[0] = str(ROOT / "bench")
 
-from yardstick import machine, peers, report, suites  # noqa: E402
+from yardstick import isa, machine, peers, report, suites  # noqa: E402
+
+NOTHING_HIDDEN = isa.Hiding()
+SAMPLE_SECONDS = 1.0
 
 
 def arguments(words):
@@ -43,6 +51,8 @@ def arguments(words):
     parser.add_argument("--compute", choices=["f32", "bf16", "f16", "int8", "auto"], default="f32",
                         help="in what each program computes (default f32): RLX's option, OpenVINO's hint, PyTorch's autocast; int8, "
                         "of minilm: ONNX Runtime's and PyTorch's dynamic quantization, OpenVINO's by NNCF, of vision ONNX Runtime's; auto: what each does if left to choose. What has no such choice keeps f32, and its name says so")  # fmt: skip
+    parser.add_argument("--isa", metavar="NAME", help="the most that any program is to use of the processor's instructions: "
+                        f"{', '.join(isa.SETS)} (default: what the processor has)")  # fmt: skip
     parser.add_argument("--limits", default=str(ROOT / "build/release/bench/limits"), help="the program that measures them")
     parser.add_argument("--python", default=str(ROOT / ".deps/bench/venv/bin/python"), help="that has the peers")
     parser.add_argument("--model", default=os.environ.get("RLX_MODEL"), help="folder of all-MiniLM-L6-v2 (default: where scripts/fetch_minilm.py leaves it)")  # fmt: skip
@@ -58,6 +68,8 @@ def arguments(words):
     options.cases = options.cases.split(",") if options.cases else known
     if unknown := [c for c in options.cases if c not in known]:
         parser.error(f"no case of {', '.join(options.suites)}: {', '.join(unknown)}; there are {', '.join(known)}")
+    if options.isa is not None and options.isa not in isa.SETS:
+        parser.error(f"--isa {options.isa} is no instruction set; there are {', '.join(isa.SETS)}")
     if options.peers is not None:
         options.peers = [name for name in options.peers.split(",") if name] or ["none"]
         all_peers = {name for suite in options.suites for name in peers.PROGRAMS[suite]} | {"none"}
@@ -84,8 +96,31 @@ def list_all(options):
             print(f"  {name}: {'not installed: ' + ', '.join(missing) if missing else 'installed'}")
 
 
-def run_case(case, programs, options, limits):
-    """(rows, {peer: why not}, answers) of one case: every program in each round, in turn."""
+def enough_samples(take):
+    """The sums of up to three answers: a program that gets little of a loaded machine is seen at little in one."""
+    counts = [0] * len(isa.SETS)
+    for _ in range(3):
+        counts = [a + b for a, b in zip(counts, take() or [0] * len(counts))]
+        if sum(counts) >= isa.LEAST_SAMPLES:
+            break
+    return counts
+
+
+def instructions_of(case, programs, failed, hiding):
+    """{peer: samples of its instructions by set} of those that run, where something is hidden from them."""
+    found = {}
+    for program in programs if hiding.hidden else []:
+        if program.name in failed:
+            continue
+        try:
+            found[program.name] = enough_samples(lambda p=program: p.sample(case, SAMPLE_SECONDS, hiding.sampler))
+        except peers.PeerError as error:
+            failed[program.name] = str(error)
+    return found
+
+
+def run_case(case, programs, options, limits, hiding=NOTHING_HIDDEN):
+    """(rows, {peer: why not}, answers, {peer: samples}) of one case: every program in each round, in turn."""
     answers, failed = {p.name: [] for p in programs}, {}
     for _ in range(options.rounds):
         for program in programs:
@@ -95,14 +130,36 @@ def run_case(case, programs, options, limits):
                 answers[program.name].append(program.measure(case, options.iters, options.budget))
             except peers.PeerError as error:
                 failed[program.name] = str(error)
+    samples = instructions_of(case, programs, failed, hiding)
     rows = [report.row_of(name, case, given, options.threads, limits)
             for name, given in answers.items() if given and name not in failed]  # fmt: skip
+    for row in rows:
+        row.why_not_judged = isa.why_not_judged(hiding.isa, samples[row.peer]) if row.peer in samples else ""
     if suites.kind_of(case) == "train":  # each begins with weights of its own
-        return rows, failed, answers
+        return rows, failed, answers, samples
     heads = {name: given[0]["head"] for name, given in answers.items() if given and given[0].get("head")}
     for name in report.differences(heads, {"f32": 1e-3, "int8": 0.1}.get(options.compute, 0.05)):
         print(f"yardstick: {case}: the numbers of {name} differ from the others'", file=sys.stderr)
-    return rows, failed, answers
+    return rows, failed, answers, samples
+
+
+def isa_record(hiding, rows, samples):
+    """For --json: what was hidden, how, and which programs kept to it."""
+    programs = {row.peer: {"hidden_by": hiding.way, "judged": not row.why_not_judged, "why_not_judged": row.why_not_judged,
+                           "instructions": dict(zip(isa.SETS, samples.get(row.peer, [])))} for row in rows}  # fmt: skip
+    return {"asked": hiding.isa, "hidden_by": hiding.way, "hidden": list(hiding.hidden), "programs": programs}
+
+
+def limits_under(hiding, options, limits, environment):
+    """(the limits that "percent of the limit" is of, a line that says what is hidden or "")."""
+    if hiding.isa is None:
+        return limits, ""
+    if not hiding.hidden:
+        return limits, f"--isa {hiding.isa}: this machine has no more, so nothing is hidden"
+    line = f"--isa {hiding.isa}: hidden by {hiding.way}: {', '.join(hiding.hidden)}"
+    if hiding.way == "cpuid":
+        return machine.measure_limits(options.limits, options.threads, environment), line
+    return None, line + "; % of limit is left out, as the limits cannot be measured with variables"
 
 
 def main(words=None):
@@ -115,6 +172,11 @@ def main(words=None):
     environment["RLX_MODEL"] = options.model or str(cache / "all-MiniLM-L6-v2")
     if options.compute != "f32" and "start" in options.suites:
         sys.exit("yardstick: the suite start is measured in f32 alone")
+    try:
+        hiding = isa.prepare(options.isa)
+    except isa.IsaError as error:
+        sys.exit(f"yardstick: {error}")
+    environment = hiding.applied(environment)
     limits = machine.measure_limits(options.limits, options.threads)
     found = machine.look(limits)
     for complaint in found:
@@ -124,8 +186,11 @@ def main(words=None):
     print(f"{machine.processor_name()}, threads: {options.threads}; " + (
         f"{limits.fma_gflops:.0f} GF/s of f32 multiply-adds, {limits.triad_gbs:.1f} GB/s written and read, {limits.read_gbs:.1f} GB/s read"
         if limits else f"limits not measured: {options.limits} is not built") + (" (measured on an unfit machine)" if found else ""))  # fmt: skip
+    limits, line = limits_under(hiding, options, limits, environment)
+    if line:
+        print(line)
     print("\n" + report.HEADER, flush=True)
-    everything = []
+    everything, rows_of_cases = [], {}
     for suite in options.suites:
         ready, absent = peers.peers_of(suite, options.python, options.threads, environment, options.peers)
         programs = our_programs(options, environment) + ready
@@ -133,12 +198,16 @@ def main(words=None):
             for case in suites.SUITES[suite]:
                 if case not in options.cases:
                     continue
-                rows, failed, answers = run_case(case, programs, options, limits)
+                rows, failed, answers, samples = run_case(case, programs, options, limits, hiding)
+                rows_of_cases[case] = rows
                 print("\n".join(report.table_lines(case, rows, failed | absent)), flush=True)
-                everything.append({"case": case, "threads": options.threads, "answers": answers, "absent": failed | absent})
+                everything.append({"case": case, "threads": options.threads, "answers": answers, "absent": failed | absent,
+                                   "isa": isa_record(hiding, rows, samples)})  # fmt: skip
         finally:
             for program in programs:
                 program.close()
+    if notes := report.footnotes(rows_of_cases):
+        print("\n" + "\n".join(notes))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(everything), encoding="utf-8")
 

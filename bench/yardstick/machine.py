@@ -22,11 +22,11 @@ class Limits:
         return {"fma": self.fma_gflops, "triad": self.triad_gbs, "read": self.read_gbs}.get(name)
 
 
-def measure_limits(program, threads):
+def measure_limits(program, threads, environment=None):
     """Limits of that many threads, or None where the program has not been built."""
     if not pathlib.Path(program).is_file():
         return None
-    text = subprocess.run([str(program), str(threads)], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([str(program), str(threads)], capture_output=True, text=True, check=True, env=environment).stdout
     return parse_limits(text)
 
 

@@ -2,11 +2,14 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import select
 import subprocess
 import tempfile
 import time
+
+from . import isa
 
 PROGRAMS = {  # suite: peer: (program, variant, the packages it needs)
     "kernels": {
@@ -40,6 +43,7 @@ PROGRAMS = {  # suite: peer: (program, variant, the packages it needs)
     },
 }
 ANSWER_SECONDS = 300
+MANY = 1 << 20  # runs: the budget ends them
 
 
 class PeerError(Exception):
@@ -57,18 +61,24 @@ class Server:
     errors: object = None  # a file, for a pipe that nobody reads would fill
 
     def measure(self, case, iterations, budget):
+        return self._ask({"case": case, "iterations": iterations, "budget": budget})
+
+    def sample(self, case, budget, library):
+        """How many of the instructions that it was seen at belong to each of isa.SETS."""
+        return self._ask({"case": case, "iterations": MANY, "budget": budget, "sampler": library}).get("instructions", [])
+
+    def _ask(self, request):
         if self.process is None or self.process.poll() is not None:
             self.close()
             self.errors = tempfile.TemporaryFile("w+")
             self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
                                             text=True, env=self.environment)  # fmt: skip
-        request = {"case": case, "iterations": iterations, "budget": budget}
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # the answer, or its absence, says why
-        end = time.monotonic() + ANSWER_SECONDS + 10 * budget
+        end = time.monotonic() + ANSWER_SECONDS + 10 * request["budget"]
         while not select.select([self.process.stdout], [], [], 1)[0]:
             if time.monotonic() > end:
                 self.close()
@@ -100,10 +110,24 @@ class Command:
     environment: dict
 
     def measure(self, case, iterations, budget):
+        return self._run(case, iterations, budget, self.environment)
+
+    def sample(self, case, budget, library):
+        """As of Server; of the whole process."""
+        environment = dict(os.environ if self.environment is None else self.environment)
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "samples"
+            environment["LD_PRELOAD"] = isa.joined("LD_PRELOAD", environment.get("LD_PRELOAD"), library)
+            environment["YARDSTICK_SAMPLES"] = str(file)
+            self._run(case, MANY, budget, environment)
+            lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+        return [sum(column) for column in zip(*(map(int, line.split()) for line in lines))]
+
+    def _run(self, case, iterations, budget, environment):
         command = [*self.command, "--iters", str(iterations), "--budget", str(budget), case]
         limit = ANSWER_SECONDS + 10 * budget
         try:
-            done = subprocess.run(command, capture_output=True, text=True, env=self.environment, timeout=limit, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=limit, check=False)
         except subprocess.TimeoutExpired as late:
             raise PeerError(f"no answer within {limit:.0f} seconds") from late
         if done.returncode != 0 or not done.stdout.strip():
@@ -121,7 +145,7 @@ def _answer(line):
     except json.JSONDecodeError as error:
         raise PeerError(f"printed what is not JSON: {line[:100]!r}") from error
     if "error" in answer:
-        raise PeerError(answer["error"])
+        raise PeerError(" ".join(answer["error"].split()))  # one line of the table
     if not answer.get("times_ms"):
         raise PeerError("printed no times")
     return answer

@@ -19,6 +19,7 @@ class Row:
     percent_of_limit: float = None
     first_ms: float = None
     peak_mib: float = None
+    why_not_judged: str = ""  # it did not keep to the instruction set that all were to be measured with
 
 
 def times_of(answer, threads):
@@ -64,17 +65,30 @@ HEADER = """| case | peer | min ms | median ms | spread | min / best other | % o
 |---|---|---|---|---|---|---|---|---|"""
 
 
+def _ratio(row, rows):
+    """To the best of the others that are judged; "" for what is not judged itself."""
+    others = [r.minimum for r in rows if r is not row and not r.why_not_judged]
+    return f"{row.minimum / min(others):.2f}" if others and not row.why_not_judged else ""
+
+
 def table_lines(case, rows, absent):
-    """The case's lines of the table, the fastest first; the ratio is to the best of the others, so that below 1 is ahead."""
+    """The case's lines of the table, the fastest first; the ratio is to the best of the others, so that below 1 is ahead.
+    † marks what is shown, not judged."""
     lines = []
     for row in sorted(rows, key=lambda r: r.minimum):
-        others = [r.minimum for r in rows if r is not row]
-        ratio = f"{row.minimum / min(others):.2f}" if others else ""
         bound = suites.limit_of(case)
         percent = "" if row.percent_of_limit is None else f"{row.percent_of_limit:.0f} {bound}"
-        cells = [case, row.peer, _number(row.minimum), _number(row.median), f"{100 * row.spread:.0f} %", ratio, percent,
+        name = row.peer + (" †" if row.why_not_judged else "")
+        cells = [case, name, _number(row.minimum), _number(row.median), f"{100 * row.spread:.0f} %", _ratio(row, rows), percent,
                  _number(row.first_ms), _number(row.peak_mib)]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     for peer, why in absent.items():
         lines.append(f"| {case} | {peer} | {why} | | | | | | |")
     return lines
+
+
+def footnotes(rows_of_cases):
+    """What † means, a line for each row that has it. `rows_of_cases`: {case: rows}."""
+    found = [f"- {row.peer}, {case}: {row.why_not_judged}"
+             for case, rows in rows_of_cases.items() for row in rows if row.why_not_judged]  # fmt: skip
+    return ["† not held to the instruction set asked for: shown, not judged, and no best other.", *found] if found else []

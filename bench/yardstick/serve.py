@@ -2,10 +2,13 @@
 
 A request is a line {"case": ..., "iterations": N, "budget": S}. The answer is a line
   {"case", "times_ms": [...], "cpu_ms": [...], "first_ms", "first_cpu_ms", "head": [of the result], "peak_mib"}
-or {"case", "error"}. The case of the last request stays prepared, so that rounds of one case build it once.
+or {"case", "error"}. With "sampler", a library of sample_instructions.c, the answer has "instructions": what it counted
+while the case ran. The case of the last request stays prepared, so that rounds of one case build it once.
 """
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -78,6 +81,23 @@ def measure(run, iterations, budget, warm=3, least=5):
     return wall, cpu
 
 
+@contextlib.contextmanager
+def sampled(library):
+    """A list that the counts are in afterwards; nothing where there is no library."""
+    counts = []
+    if not library:
+        yield counts
+        return
+    sampler, found = ctypes.CDLL(library), (ctypes.c_ulong * 5)()
+    if sampler.sample_begin() != 0:
+        raise OSError("the kernel gives no timer of processor time")
+    try:
+        yield counts
+    finally:
+        sampler.sample_end(found)
+    counts += found
+
+
 def serve(prepare):
     """`prepare(case)` gives a function that builds: `build()` gives a function that runs, `run()` the result (an array,
     or what has __array__). What `build` and the first `run` take is the time to the first result."""
@@ -101,10 +121,13 @@ def serve(prepare):
                 run()
                 first = (time.perf_counter() - begin) * 1e3, (time.process_time() - cpu_begin) * 1e3
                 last = case
-            wall, cpu = measure(run, request["iterations"], request["budget"])
+            with sampled(request.get("sampler")) as counts:
+                wall, cpu = measure(run, request["iterations"], request["budget"])
             head = np.asarray(run(), dtype=np.float64).ravel()[:8]
             answer = {"case": case, "times_ms": wall, "cpu_ms": cpu, "first_ms": first[0],
                       "first_cpu_ms": first[1], "head": head.tolist()}
+            if counts:
+                answer["instructions"] = counts
             if before is not None and (peak := _status("VmHWM")) is not None:
                 peaks[case] = max(0.0, peak - before)
             if case in peaks:

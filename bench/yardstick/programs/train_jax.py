@@ -8,7 +8,7 @@ from yardstick import serve
 THREADS, _ = serve.threads_and_variant()
 os.environ["JAX_PLATFORMS"] = "cpu"
 if THREADS == 1:
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
