@@ -203,9 +203,10 @@ rlx_status rlx_coreml_chip(char** json, rlx_error** error) {
     auto& result = required(json, "json");
     const rlx::ChipInfo chip = rlx::chip_info();
     const auto truth = [](bool b) { return b ? "true" : "false"; };
-    result = own_text(text_of("{\"name\": ", rlx::json_quoted(chip.name), ", \"has_framework\": ",
-                              truth(chip.has_framework), ", \"has_neural_engine\": ", truth(chip.has_neural_engine),
-                              ", \"why_not\": ", rlx::json_quoted(chip.why_not), "}"));
+    result =
+        own_text(text_of("{\"name\": ", rlx::json_quoted(chip.name), ", \"has_framework\": ", truth(chip.has_framework),
+                         ", \"has_neural_engine\": ", truth(chip.has_neural_engine),
+                         ", \"why_not\": ", rlx::json_quoted(chip.why_not), "}"));
   });
 }
 void rlx_text_free(char* text) { delete[] text; }

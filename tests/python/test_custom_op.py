@@ -473,3 +473,38 @@ def test_several_threads_run_python_kernels():
         t.join()
     assert not wrong
     gc.collect()
+
+
+def test_a_callback_is_called_when_the_values_are_there():
+    calls = []
+
+    def divided(x, scale):
+        calls.append(x.shape)
+        return {"quotient": x // scale["by"], "count": 7}
+    announced = {"quotient": rlx.ShapeDtypeStruct((3,), np.float32), "count": np.zeros((), np.int32)}
+    f = rlx.jit(lambda x: rlx.pure_callback(divided, announced, x * 2, {"by": np.float32(3)}))
+    x = np.arange(3, dtype=np.float32)
+    for _ in range(2):
+        out = f(x)
+        np.testing.assert_array_equal(out["quotient"], x * 2 // 3)
+        assert out["count"] == 7 and out["count"].dtype == np.int32
+    assert len(calls) == 2
+    np.testing.assert_array_equal(rlx.pure_callback(divided, announced, x, {"by": np.float32(2)})["quotient"], x // 2)  # without jit
+    rows = rlx.vmap(lambda x: rlx.pure_callback(lambda v: v[::-1].copy(), rlx.ShapeDtypeStruct((3,), np.float32), x))(np.stack([x, x + 1]))
+    np.testing.assert_array_equal(rows, [x[::-1], x[::-1] + 1])
+    z = rlx.jit(lambda p: rlx.cond(p, lambda: rlx.pure_callback(lambda: np.float32(5), np.zeros((), np.float32)), lambda: rnp.float32(1)))
+    assert z(True) == 5 and z(False) == 1
+
+
+def test_a_callback_that_returns_other_than_announced_is_an_error():
+    one = rlx.ShapeDtypeStruct((2,), np.float32)
+    for callback, message in ((lambda x: x[:1], r"gave f32\[1\] for result 0, which its shape rule says is f32\[2\]"),
+                              (lambda x: (x, x), "returned a tree of the structure"),
+                              (lambda x: x.astype(np.float64), r"gave f64\[2\] for result 0"),
+                              (lambda x: 1 / 0, "ZeroDivisionError: division by zero")):
+        with pytest.raises(rlx.Error, match=message):
+            rlx.pure_callback(callback, one, f32(2))
+    with pytest.raises(rlx.Error, match="callback_"):
+        rlx.grad(lambda x: rnp.sum(rlx.pure_callback(lambda v: v, one, x)))(f32(2))
+    with pytest.raises(ValueError, match="the tree of results has none"):
+        rlx.pure_callback(lambda x: None, (), f32(2))

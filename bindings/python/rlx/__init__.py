@@ -21,7 +21,7 @@ from . import _operators, fft, linalg, nn, random, special
 from . import debug, lax
 from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array, device_put
-from ._custom_op import CustomOp, custom_op
+from ._custom_op import CustomOp, custom_op, pure_callback
 from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from ._files import load, save
 from ._gguf import GGUFFile, PackedTensor, load_gguf, save_gguf

@@ -365,3 +365,41 @@ def custom_op(f=None, *, name=None, source=None, elementwise=False, differentiab
     if f is None:
         return lambda g: CustomOp(g, name, source, elementwise, differentiable)
     return CustomOp(f, name, source, elementwise, differentiable)
+
+
+_callbacks = {}  # by the function and what it takes and gives, so that tracing again makes no other op
+
+
+def pure_callback(callback, result_shape_dtypes, *args):
+    """callback(*args) on NumPy arrays, called when the values are there: inside jit each time it runs, under vmap once for each example.
+
+    `result_shape_dtypes` is a tree of what the results are: `ShapeDtypeStruct`s, or arrays of their shapes and dtypes. The callback
+    must depend on its arguments alone: it is called as often as the compiler likes, also not at all if nobody uses its result. It runs on
+    the processor, and other devices refuse it. It has no derivative; `custom_vjp` around it gives one. As jax.pure_callback.
+    """
+    arrays, structure = tree.flatten(args)
+    arrays = [as_array(x) for x in arrays]
+    wanted, out_structure = tree.flatten(result_shape_dtypes)
+    types = tuple((getattr(t, "dtype_name", None) or _dtypes.own_name_of(t.dtype), tuple(t.shape)) for t in wanted)
+    if not types:
+        raise ValueError(at_user_line("pure_callback: the tree of results has none; what nobody uses is never called"))
+    key = (callback, structure, out_structure, types)
+    with _lock:
+        made = _callbacks.get(key)
+        if made is None:
+            made = _callbacks[key] = _callback_op(callback, structure, out_structure, types, len(arrays), len(_callbacks))
+    out = made(*arrays) if arrays else made(np.zeros((), np.int32))
+    return tree.unflatten(out_structure, _results_of(out))
+
+
+def _callback_op(callback, structure, out_structure, types, count, number):
+    def reference(*operands):
+        made, its = tree.flatten(callback(*tree.unflatten(structure, list(operands[:count]))))
+        if its != out_structure:
+            raise TypeError(f"the callback returned a tree of the structure {tree.drawn(its)}, where {tree.drawn(out_structure)} was announced")
+        return [np.asarray(x, _dtypes.numpy_of(dtype)) if isinstance(x, (bool, int, float, complex)) else np.asarray(x)
+                for x, (dtype, _) in zip(made, types)]
+
+    op = CustomOp(reference, f"callback_{number}_{getattr(callback, '__name__', 'f')}".replace("<", "").replace(">", ""), None, False, True)
+    op.shape_rule(lambda *given: [ShapeDtypeStruct(dims, _dtypes.long_name(dtype)) for dtype, dims in types])
+    return op

@@ -258,7 +258,8 @@ PackageBytes check_model_size(const Graph& g, const NamedTensors& params, const 
 ChipInfo chip_info() {
   ChipInfo chip{coreml_framework::chip_info(), coreml_framework::is_present(), coreml_framework::ane_available()};
   if (!chip.has_framework)
-    chip.why_not = "CoreML.framework is on Apple's systems only, and this is none: packages are written, read and run without it";
+    chip.why_not =
+        "CoreML.framework is on Apple's systems only, and this is none: packages are written, read and run without it";
   return chip;
 }
 bool ane_available() { return chip_info().has_neural_engine; }
