@@ -1,5 +1,6 @@
 // `rlx calibrate`: measures the machine once, for sessions to choose by.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "rlx/device_speed.h"
@@ -55,7 +56,9 @@ struct Calibrate {
       const std::string path = device_speeds_file(device, threads);
       if (path.empty()) throw UsageError("there is no folder for the result: set RLX_CACHE_DIR");
       if (show) {
-        all += load_device_speeds(path).json();
+        std::error_code ignored;
+        if (std::filesystem::exists(path, ignored)) all += load_device_speeds(path).json();
+        else if (!json) all += device.name() + " was not measured\n";
         continue;
       }
       DeviceSpeeds speeds;

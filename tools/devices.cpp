@@ -63,7 +63,15 @@ struct Devices {
 
   /// How long the model would take on each device.
   void predict() const {
-    const std::vector<DevicePrediction> all = predict_devices(load_model(model), bindings_of("--dim", dims), threads);
+    const Graph g = load_model(model);
+    const Bindings numbers = bindings_of("--dim", dims);
+    for (const Type& t : g.input_types())
+      for (const Dim& d : t.dims)
+        d.for_each_symbol([&](const std::string& symbol) {
+          if (!numbers.contains(symbol))
+            throw UsageError("--for needs a number for '" + symbol + "': --dim " + symbol + "=NUMBER");
+        });
+    const std::vector<DevicePrediction> all = predict_devices(g, numbers, threads);
     std::string out;
     TextTable table("lrl");
     table.add({"device", "predicted", "why"});

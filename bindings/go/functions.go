@@ -160,6 +160,7 @@ type functions struct {
 
 	GeneratorNew      func(model p, settings string, generator, e *p) int32 `c:"rlx_generator_new"`
 	GeneratorBegin    func(generator, ids p, count uintptr, e *p) int32     `c:"rlx_generator_begin"`
+	GeneratorCancel   func(generator p, e *p) int32                         `c:"rlx_generator_cancel"`
 	GeneratorNext     func(generator p, text *p, size *uintptr, e *p) int32 `c:"rlx_generator_next"`
 	GeneratorDescribe func(generator p, json, e *p) int32                   `c:"rlx_generator_describe"`
 	GeneratorReset    func(generator p, e *p) int32                         `c:"rlx_generator_reset"`

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 	"unsafe"
 )
 
@@ -111,8 +113,8 @@ func (m *LanguageModel) NewGenerator(options GenerateOptions) (*Generator, error
 //	}
 //
 // The loop begins the text, each loop anew, and leaving it ends the text. An error is the last thing that comes, with "":
-// that of the context between two tokens if it has ended, as the reading of the prompt and a token that is on its way
-// are not interrupted; [InvalidArgument] for a prompt that leaves no room in the context of the model, or if another text
+// that of the context if it has ended, between two tokens or two pieces of the prompt
+// ([LanguageModelOptions].Chunk), as a token that is on its way is not interrupted; [InvalidArgument] for a prompt that leaves no room in the context of the model, or if another text
 // of this generator was begun within the loop. [Generator.Describe] tells what ended the text.
 func (g *Generator) Stream(ctx context.Context, prompt []int32) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
@@ -139,11 +141,46 @@ func (g *Generator) begin(ctx context.Context, prompt []int32) error {
 		return context.Cause(ctx)
 	}
 	var e unsafe.Pointer
+	ended := g.cancelledBy(ctx)
 	err := g.lib.failure(g.lib.c.GeneratorBegin(g.pointerOf(), placeOf(prompt), uintptr(len(prompt)), &e), e)
+	ended()
 	if err == nil {
 		g.begun++
+	} else if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
+}
+
+// cancelledBy cancels the reading of a prompt once ctx is done, until the function that it returns was called.
+func (g *Generator) cancelledBy(ctx context.Context) func() {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Add(1)
+	go func() {
+		defer watcher.Done()
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		for { // again, as what was said before the reading began is forgotten
+			var e unsafe.Pointer
+			_ = g.lib.failure(g.lib.c.GeneratorCancel(g.pointerOf(), &e), e)
+			select {
+			case <-ended:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		watcher.Wait()
+	}
 }
 
 // next is what comes next of a text; "" once it has ended.

@@ -135,7 +135,7 @@ rlx_status rlx_graph_jvp(const rlx_graph* graph, const uint8_t* active, rlx_grap
 rlx_status rlx_graph_batch(const rlx_graph* graph, const uint8_t* batched, const char* size, rlx_graph** result,
                            rlx_error** error);
 
-/* ---- ops of the caller's ----
+/* ---- custom ops ----
    A registered op is one like those of the library: rlx_graph_emit and the textual IR know it by its name, derivatives
    go through it, devices run its decomposition, and `rlx ops` lists it. Its rules are functions of the caller, which
    the library calls on any thread, several at once. A rule ends with RLX_OK, or stores an error of rlx_error_create;
@@ -163,7 +163,7 @@ typedef struct rlx_kernel_arguments {
   void* const* results;
   const char* const* result_types; /* as text */
   size_t result_count;
-  int threads;               /* the most that the run may use, this one included */
+  int threads;               /* the most that the run may use, the calling thread included */
   const rlx_kernel_run* run; /* for rlx_kernel_parallel_for */
 } rlx_kernel_arguments;
 /* Calls part(context, 0) ... part(context, parts - 1) on the threads of the run, and returns when all have returned. */
@@ -197,7 +197,7 @@ typedef struct rlx_op_definition {
      and whose outputs are a cotangent for each float or complex operand. NULL: derivatives go through the
      decomposition. */
   rlx_status (*vjp)(void* context, const rlx_op_call* call, rlx_graph** graph, rlx_error** error);
-  /* Computes on the CPU, natively; NULL for none. */
+  /* Computes on the CPU, natively; NULL for none. A reference or a decomposition is needed beside it. */
   rlx_status (*kernel)(void* context, const rlx_op_call* call, const rlx_kernel_arguments* arguments,
                        rlx_error** error);
   const char* kernel_name;   /* for reports and profiles; NULL: as the op's */
@@ -207,14 +207,14 @@ typedef struct rlx_op_definition {
 /* Fails if the name is taken, a rule is missing, or a text has another form. What it points to is copied, but for
    `context` and the functions. */
 rlx_status rlx_op_register(const rlx_op_definition* definition, rlx_error** error);
-/* Its name is free again. Graphs that have the op still run; what was compiled with its kernel is to be compiled anew.
- */
+/* Its name is free again. Graphs that have the op, and what was compiled of them, still run; a graph that was compiled
+   with its kernel is an error once it meets new shapes. */
 rlx_status rlx_op_unregister(const char* name, rlx_error** error);
 
 /* ---- devices and sessions ---- */
 /* 1 if the device, "cpu" for one, can run here; else 0. */
 int rlx_device_available(const char* device);
-/* The name of a device for who has no wish: an accelerator if one can run here, else the processor; a constant. */
+/* The name of the default device: an accelerator if one can run here, else the processor; a constant. */
 const char* rlx_pick_best_device(void);
 
 /* Memory of the caller, dense and row-major. */
@@ -841,6 +841,9 @@ rlx_status rlx_generator_new(const rlx_language_model* language_model, const cha
 /* Reads the tokens of a prompt, at least one; those in front that the last text has too are not read again. If they
    leave no room in the context or are not in the vocabulary, it fails, and the text that was begun before goes on. */
 rlx_status rlx_generator_begin(rlx_generator* generator, const int32_t* ids, size_t count, rlx_error** error);
+/* Ends an rlx_generator_begin that runs now, and may be called on any thread while it runs: it fails as RLX_CANCELLED
+   before the model reads the next piece of the prompt, and no text is begun. */
+rlx_status rlx_generator_cancel(rlx_generator* generator, rlx_error** error);
 /* What comes next of the text, valid UTF-8 to be freed by rlx_text_free: never "", and NULL once the text has ended.
  *size (if `size` is not NULL) is its bytes, without the NUL behind it: the text itself may have such bytes. */
 rlx_status rlx_generator_next(rlx_generator* generator, char** text, size_t* size, rlx_error** error);

@@ -17,7 +17,7 @@ struct DeviceSpeeds {
   double product_64_gflops = 0, product_256_gflops = 0, product_1024_gflops = 0;
   double convolution_gflops = 0;  ///< 3 x 3, 64 to 64 channels, 56 x 56
   double attention_gflops = 0;    ///< 12 heads of 64, 256 positions
-  // 10^9 bytes read and written a second by an addition: to 256 KiB, to 4 MiB and to 64 MiB, which few caches hold.
+  // Memory bandwidth of an addition in GB/s, for arrays of 256 KiB, 4 MiB and 64 MiB (beyond most caches).
   double near_gbs = 0, middle_gbs = 0, memory_gbs = 0;
   double function_gelements = 0;  ///< 10^9 results of tanh a second
   double sort_gcompares = 0;  ///< sorts of 1,024 elements: elements times the logarithm of the extent, 10^9 a second
@@ -39,7 +39,7 @@ DeviceSpeeds measure_device(const Device& device, int threads = 0,
 /// folder.
 std::string device_speeds_file(const Device& device, int threads = 0);
 void save_device_speeds(const DeviceSpeeds& speeds, const std::string& path);
-/// Fails if the file is not readable, damaged, or of another device.
+/// Fails if the file is not readable or damaged.
 DeviceSpeeds load_device_speeds(const std::string& path);
 
 struct DevicePrediction {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,6 +56,9 @@ class TextGenerator {
   /// they do not go on with what was read and written before. Fails if they leave no room in the context, or are not in
   /// the vocabulary: then the text that was begun before goes on.
   void begin(std::span<const int32_t> tokens);
+  /// Ends a begin() that runs now on another thread: it fails as cancelled before the model reads the next piece of the
+  /// tokens (LanguageModel::Options::chunk), and no text is begun. Does nothing to one that has not begun or has ended.
+  void cancel() noexcept { cancelled_->store(true, std::memory_order_relaxed); }
   /// What comes next of the text, valid UTF-8 and never empty, and nothing of a stop string; nullopt once it has ended
   /// or if none was begun. After an error it may be called again, and goes on where it failed.
   std::optional<std::string> next();
@@ -81,6 +86,7 @@ class TextGenerator {
   std::optional<Finish> finish_;
   size_t read_tokens_ = 0;
   bool running_ = false;
+  std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
 };
 constexpr std::array<std::string_view, 4> names_of(TextGenerator::Finish) {
   return {"end", "stop", "length", "context"};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -333,8 +334,10 @@ class LanguageModel {
 class LanguageModel::Sequence {
  public:
   /// Appends tokens, at least one, and gives the logits of the token that follows: f32[vocabulary]. Fails for a token
-  /// that is not in the vocabulary, and for more tokens than the context holds; then nothing was appended.
-  Tensor logits(std::span<const int32_t> tokens);
+  /// that is not in the vocabulary, and for more tokens than the context holds; then nothing was appended. Where
+  /// `cancel` is given and becomes true meanwhile, it fails as cancelled before the next piece of the tokens
+  /// (LanguageModel::Options::chunk).
+  Tensor logits(std::span<const int32_t> tokens, const std::atomic<bool>* cancel = nullptr);
   Tensor logits(int32_t token) { return logits(std::span(&token, 1)); }
   /// The same, with the logits of what follows each of the tokens: f32[tokens, vocabulary].
   Tensor all_logits(std::span<const int32_t> tokens);
@@ -353,7 +356,7 @@ class LanguageModel::Sequence {
   explicit Sequence(std::shared_ptr<const State> model) : model_(std::move(model)) {}
   Tensor run(std::span<const int32_t> tokens, int64_t rows);
   template <class RowsOf, class Each>
-  void append(std::span<const int32_t> tokens, RowsOf rows_of, Each each);
+  void append(std::span<const int32_t> tokens, RowsOf rows_of, Each each, const std::atomic<bool>* cancel = nullptr);
   void check(std::span<const int32_t> tokens) const;
   void reserve(int64_t total);
   std::shared_ptr<const State> model_;

@@ -291,6 +291,9 @@ rlx_status rlx_generator_begin(rlx_generator* generator, const int32_t* ids, siz
     g.begin(array_from(&required(ids, "ids"), count, "ids"));
   });
 }
+rlx_status rlx_generator_cancel(rlx_generator* generator, rlx_error** error) {
+  return guarded(error, [&] { required(generator, "generator").generator.cancel(); });
+}
 rlx_status rlx_generator_next(rlx_generator* generator, char** text, size_t* size, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(text, "text");

@@ -1,5 +1,8 @@
-// The part of the C ABI by which a caller's own ops are registered: their rules are C functions, and rules that build
-// graphs give a graph, which is inlined where the op stands.
+// The part of the C ABI that registers custom ops: their rules are functions of the caller, and a rule that builds a
+// graph gives one, which is inlined where the op stands.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <deque>
 #include <set>
 #include <sstream>
@@ -38,7 +41,7 @@ struct CustomOp {
 
 /// Fails with what a rule told, if it did not end well.
 void require_ok(rlx_status status, rlx_error* error, const std::string& what) {
-  if (status == RLX_OK) return;
+  if (status == RLX_OK) return rlx_error_free(error);
   const std::string message = error ? error->message : "it gave no message";
   rlx_error_free(error);
   const auto known = status >= RLX_INVALID_ARGUMENT && status <= RLX_DEVICE_LOST ? static_cast<ErrorCode>(status)
@@ -83,8 +86,21 @@ rlx::Many<rlx::Type> inferred(const CustomOp& op, rlx::Types in, const rlx::Attr
   rlx_error* error = nullptr;
   const rlx_status status = op.rules.infer(op.rules.context, call.get(), &results, &error);
   require_ok(status, error, text_of("the shape rule of '", op.name, "'"));
-  if (results.types.empty())
-    fail(ErrorCode::invalid_argument, "the shape rule of '", op.name, "' gave no result: rlx_op_add_result adds one");
+  if (results.types.empty()) fail(ErrorCode::invalid_argument, "the shape rule of '", op.name, "' gave no result");
+  std::set<std::string> known;
+  for (const rlx::Type& t : in)
+    for (const rlx::Dim& d : t.dims) d.for_each_symbol([&](const std::string& symbol) { known.insert(symbol); });
+  for (const rlx::Type& t : results.types) {
+    for (const rlx::Dim& d : t.dims)
+      d.for_each_symbol([&](const std::string& symbol) {
+        if (!known.contains(symbol))
+          fail(ErrorCode::shape_mismatch, "the shape rule of '", op.name, "' gave ", t,
+               ", and no operand has the symbol '", symbol, "'");
+      });
+    if (op.op.elementwise && !in.empty() && t.dims != in[0].dims)
+      fail(ErrorCode::shape_mismatch, "op '", op.name, "' is said to be element-wise, and its shape rule makes ", t,
+           " of ", in[0]);
+  }
   return std::move(results.types);
 }
 
@@ -115,8 +131,8 @@ rlx::Many<rlx::Tensor> by_reference(const CustomOp& op, rlx::Tensors in, const r
 using GraphRule = decltype(rlx_op_definition::decompose);
 
 /// The graph that a rule gives for these operands, inlined: its outputs for `inputs`.
-std::vector<rlx::Value> inlined(const CustomOp& op, GraphRule rule, const char* what, rlx::Values operands,
-                                rlx::Values inputs, rlx::Types outputs, const rlx::Attrs& attrs) {
+std::vector<rlx::Value> inlined(rlx::Graph& to, const CustomOp& op, GraphRule rule, const char* what,
+                                rlx::Values operands, rlx::Values inputs, rlx::Types outputs, const rlx::Attrs& attrs) {
   const OpCall call(op, types_of(operands), attrs);
   rlx_graph* given = nullptr;
   rlx_error* error = nullptr;
@@ -140,12 +156,12 @@ std::vector<rlx::Value> inlined(const CustomOp& op, GraphRule rule, const char* 
   };
   require(g.input_types(), types_of(inputs), "inputs");
   require(g.output_types(), outputs, "outputs");
-  return rlx::splice(inputs[0].graph(), g, inputs);
+  return rlx::splice(to, g, inputs);
 }
 
-rlx::Many<rlx::Value> composed(const CustomOp& op, rlx::Values in, const rlx::Attrs& attrs) {
+rlx::Many<rlx::Value> composed(rlx::Graph& to, const CustomOp& op, rlx::Values in, const rlx::Attrs& attrs) {
   const std::vector<rlx::Type> wanted = inferred(op, types_of(in), attrs);
-  return inlined(op, op.rules.decompose, "decomposition", in, in, wanted, attrs);
+  return inlined(to, op, op.rules.decompose, "decomposition", in, in, wanted, attrs);
 }
 
 /// A cotangent for each operand that has a derivative; none for the others.
@@ -158,7 +174,8 @@ rlx::Many<rlx::Value> pulled_back(const CustomOp& op, rlx::Values in, rlx::Value
   std::vector<rlx::Type> wanted;
   for (const rlx::Value& v : in)
     if (rlx::has_derivative(v.dtype())) wanted.push_back(v.type());
-  const std::vector<rlx::Value> found = inlined(op, op.rules.vjp, "gradient", in, inputs, wanted, attrs);
+  const std::vector<rlx::Value> found =
+      inlined(out[0].graph(), op, op.rules.vjp, "gradient", in, inputs, wanted, attrs);
   std::vector<rlx::Value> all;
   size_t next = 0;
   for (const rlx::Value& v : in) all.push_back(rlx::has_derivative(v.dtype()) ? found[next++] : rlx::Value());
@@ -204,6 +221,28 @@ std::vector<std::string> words_of(const char* text) {
   return words;
 }
 
+/// Names of operands: words, of which the last ones may end in '?', and the very last one in "...".
+void check_operands(const std::vector<std::string>& names) {
+  std::set<std::string> seen;
+  bool is_optional = false;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool repeats = names[i].ends_with("..."), may_be_left_out = names[i].ends_with("?");
+    const std::string name = names[i].substr(0, names[i].size() - (repeats ? 3 : may_be_left_out ? 1 : 0));
+    const bool is_word =
+        !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
+        std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+    if (!is_word)
+      fail(ErrorCode::invalid_argument, "operands: '", names[i],
+           "' is no word of letters, digits and '_', which may end in '?' or \"...\"");
+    if (!seen.insert(name).second) fail(ErrorCode::invalid_argument, "operands: there are two called '", name, "'");
+    if (repeats && i + 1 < names.size())
+      fail(ErrorCode::invalid_argument, "operands: '", names[i], "' repeats, and is not the last one");
+    if (is_optional && !may_be_left_out && !repeats)
+      fail(ErrorCode::invalid_argument, "operands: '", names[i], "' stands behind one that may be left out");
+    is_optional |= may_be_left_out;
+  }
+}
+
 /// "f64[3, 5], i32[5] {axis = 1} in [-1, 1]" on each line.
 std::vector<rlx::Sample> samples_of(const CustomOp& op, const std::string& text) {
   std::vector<rlx::Sample> all;
@@ -215,6 +254,7 @@ std::vector<rlx::Sample> samples_of(const CustomOp& op, const std::string& text)
     do {
       rlx::Type type;
       parse(in, type);
+      rlx::element_count(rlx::shape_of(type.dims));  // fails for a symbol, or a count that no memory holds
       sample.dims.push_back(type.dims), sample.dtypes.push_back(type.dtype);
     } while (in.accept(","));
     sample.attrs = in.peek() == '{' ? op.attributes.read(in) : rlx::CustomAttrs();
@@ -224,6 +264,8 @@ std::vector<rlx::Sample> samples_of(const CustomOp& op, const std::string& text)
       in.expect(",");
       sample.hi = in.number<double>();
       in.expect("]");
+      if (!(std::isfinite(sample.lo) && std::isfinite(sample.hi) && sample.lo <= sample.hi))
+        in.unexpected("two numbers, the lesser one first");
     }
     if (!in.at_end()) in.unexpected("the end of the sample");
     all.push_back(std::move(sample));
@@ -243,6 +285,7 @@ std::unique_ptr<CustomOp> op_of(const rlx_op_definition& given) {
     fail(ErrorCode::invalid_argument, "reference and decompose are NULL: an op needs one of them");
   op.operands = words_of(given.operands);
   if (op.operands.empty()) fail(ErrorCode::invalid_argument, "operands names none; an op has at least one");
+  check_operands(op.operands);
   op.kernel_name = given.kernel_name ? given.kernel_name : op.name + " of the caller";
   for (const std::string& name : words_of(given.kernel_dtypes)) op.kernel_dtypes.insert(rlx::dtype_named(name));
   rlx::with_context([&] { return "reading the attributes of op '" + op.name + "'"; },
@@ -255,7 +298,7 @@ std::unique_ptr<CustomOp> op_of(const rlx_op_definition& given) {
   if (given.reference)
     def.reference = [&op](rlx::Tensors in, const rlx::Attrs& a, const rlx::Run&) { return by_reference(op, in, a); };
   if (given.decompose)
-    def.decompose = [&op](rlx::Graph&, rlx::Values in, const rlx::Attrs& a) { return composed(op, in, a); };
+    def.decompose = [&op](rlx::Graph& to, rlx::Values in, const rlx::Attrs& a) { return composed(to, op, in, a); };
   if (given.vjp)
     def.vjp = [&op](rlx::Values in, rlx::Values out, rlx::Values cts, const rlx::Attrs& a, const rlx::Transforms&) {
       return pulled_back(op, in, out, cts, a);

@@ -2,6 +2,7 @@
 #include "c_api/custom_attributes.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <sstream>
 
@@ -37,7 +38,9 @@ void parse_value(Scanner& in, CustomValue& value) {
 std::string json_number(double x) {
   std::ostringstream out;
   print(out, x);
-  return std::isfinite(x) ? out.str() : "\"" + out.str() + "\"";
+  if (!std::isfinite(x)) return "\"" + out.str() + "\"";
+  // Readers of JSON make an integer of a number without a point, and of -0 the same as of 0.
+  return out.str().find_first_of(".e") == std::string::npos ? out.str() + ".0" : out.str();
 }
 std::string json_value(const CustomValue& value) {
   if (const auto* x = std::get_if<double>(&value)) return json_number(*x);
@@ -71,6 +74,7 @@ CustomDeclaration::CustomDeclaration(const std::string& text) {
   while (!in.at_end()) {
     if (!defaults_.empty()) in.expect(",");
     CustomAttribute a{std::string(in.word()), {}};
+    if (std::isdigit(static_cast<unsigned char>(a.name[0]))) in.unexpected("a name that does not begin with a digit");
     for (const CustomAttribute& other : defaults_)
       if (other.name == a.name) in.unexpected(text_of("'", a.name, "' only once"));
     in.expect(":");

@@ -8,6 +8,7 @@
 
 #include "backends/registry.h"
 #include "base/growth_limit.h"
+#include "base/printable_text.h"
 #include "compile/dump.h"
 #include "ir/verify.h"
 #include "passes/carry_channels_last.h"
@@ -265,6 +266,9 @@ Pipelined run_pipeline(const Graph& g, const Target& whole, const CompileOptions
   if (const DType narrow = computed_in(options, target); narrow != f32)
     result.report.target += narrow == i8 ? ", f32 computed in int8" : text_of(", f32 computed in ", narrow);
   if (is_narrowed) result.report.target += ", 64 bits narrowed to 32";
+  if (verbose() && !trace.is_silent)
+    std::fprintf(stderr, "rlx: '%s' for %s\n%s", printable_text(g.name()).c_str(), result.report.target.c_str(),
+                 result.report.table().c_str());
   return result;
 }
 

@@ -16,8 +16,8 @@ struct PipelineTrace {
   std::string part = {};   ///< stands in the names of dumped stages, so that those of several parts do not meet
 };
 /// Runs every pass, the shared ones and the target's own, verifying after each. RLX_VERBOSE=1 prints how long each took
-/// and what it left; RLX_DUMP=dir writes each stage as dir/<part>NN_<pass>.rlx. A missing op is in the report, not an
-/// error.
+/// and what it left, and then the report's table; RLX_DUMP=dir writes each stage as dir/<part>NN_<pass>.rlx. A missing
+/// op is in the report, not an error.
 Pipelined run_pipeline(const Graph& g, const Target& target, const CompileOptions& options,
                        const PipelineTrace& trace = {});
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
+#include <set>
 #include <sstream>
 
 #include "backends/registry.h"
@@ -12,6 +13,7 @@
 #include "passes/hoist_params.h"
 #include "rlx/device_speed.h"
 #include "rlx/machine.h"
+#include "rlx/ops/control.h"
 #include "rlx/session.h"
 
 namespace rlx {
@@ -106,9 +108,17 @@ DevicePrediction prediction_for(const Graph& fixed, const Device& device, int th
     return {device, {}, "it was not measured here: `rlx calibrate` does so"};
   try {
     const DeviceSpeeds speeds = load_device_speeds(path);
+    if (speeds.device != device.name())
+      return {device,
+              {},
+              text_of("the speeds in '", path, "' are those of ", speeds.device, ": `rlx calibrate` makes them anew")};
     const Graph main = hoist_params(legalize(fixed, device, options)).main;
     const Parts parts = predicted(main, speeds);
-    return {device, parts.sum(), text_of(time_text(parts.sum()), ": ", parts.text())};
+    const bool has_open_loop = std::any_of(main.nodes().begin(), main.nodes().end(),
+                                           [](const Node& node) { return node.op == &op::while_loop; });
+    return {device, parts.sum(),
+            text_of(time_text(parts.sum()), ": ", parts.text(),
+                    has_open_loop ? "; a loop whose trips depend on data counts once" : "")};
   } catch (const Error& e) {
     return {device, {}, e.what()};
   }
@@ -118,8 +128,20 @@ DevicePrediction prediction_for(const Graph& fixed, const Device& device, int th
 
 std::vector<DevicePrediction> predict_devices(const Graph& g, const Bindings& numbers, int threads,
                                               const CompileOptions& options) {
+  std::set<std::string> symbols;
+  for (const Type& t : g.input_types())
+    for (const Dim& d : t.dims) d.for_each_symbol([&](const std::string& symbol) { symbols.insert(symbol); });
+  for (const std::string& symbol : symbols)
+    if (!numbers.contains(symbol))
+      fail(ErrorCode::invalid_argument, "a prediction for '", g.name(), "' needs a number for its symbol '", symbol,
+           "'");
+  for (const auto& [symbol, number] : numbers) {
+    if (!symbols.contains(symbol))
+      fail(ErrorCode::not_found, "a number is given for '", symbol, "', which is no symbol of an input of '", g.name(),
+           "'");
+    if (number < 1) fail(ErrorCode::invalid_argument, "'", symbol, "' is ", number, "; it is at least 1");
+  }
   const Graph fixed = substitute(g, numbers);
-  for (const Type& t : fixed.input_types()) shape_of(t.dims);  // fails for a symbol without a number, naming it
   std::vector<DevicePrediction> all;
   for (const DeviceInfo& d : devices())
     if (d.available && !d.is_simulation) all.push_back(prediction_for(fixed, d.device, threads, options));

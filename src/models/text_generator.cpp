@@ -38,6 +38,7 @@ TextGenerator::TextGenerator(LanguageModel model, Options options)
 }
 
 void TextGenerator::begin(std::span<const int32_t> tokens) {
+  cancelled_->store(false, std::memory_order_relaxed);
   if (tokens.empty()) fail(ErrorCode::invalid_argument, "there are no tokens to go on with");
   if (std::cmp_greater_equal(tokens.size(), model_.context()))
     fail(ErrorCode::invalid_argument, "the text has ", tokens.size(), " tokens, which leave no room in a context of ",
@@ -56,7 +57,7 @@ void TextGenerator::begin(std::span<const int32_t> tokens) {
   const bool is_reread = kept < held_.size() && model_.config().is_recurrent();
   if (kept < held_.size()) sequence_.rewind(static_cast<int64_t>(held_.size() - kept));
   held_.resize(kept);
-  logits_ = sequence_.logits(tokens.subspan(kept));
+  logits_ = sequence_.logits(tokens.subspan(kept), cancelled_.get());
   held_.assign(tokens.begin(), tokens.end());
   sampler_.see(tokens.subspan(kept));
   read_tokens_ = is_reread ? tokens.size() : tokens.size() - kept;

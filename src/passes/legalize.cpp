@@ -1,6 +1,8 @@
 // The walk that asks the target about every node; see the header.
 #include "passes/legalize.h"
 
+#include <algorithm>
+
 #include "base/growth_limit.h"
 #include "ir/leaves.h"
 #include "passes/bound_values.h"
@@ -31,6 +33,7 @@ struct Legalizer {
   const std::function<std::vector<Target>()>& ask_others;
   std::optional<std::vector<Target>> others = {};  // once one was asked for
   std::vector<DispatchLine> report = {};
+  std::vector<const OpDef*> decomposed = {};  // whose parts are being lowered, the outermost first
 
   Graph legal(const Graph& g) {
     return rewritten(g, [&](const Site& site) { return lower(site); });
@@ -44,6 +47,25 @@ struct Legalizer {
     for (DispatchLine& line : inner)
       if (line.verdict == Verdict::missing) report.push_back(std::move(line));
     return result;
+  }
+
+  /// While a node is composed of others: its op is in the list.
+  struct Nested {
+    Nested(std::vector<const OpDef*>& to, const OpDef* op) : ops(to) { ops.push_back(op); }
+    ~Nested() { ops.pop_back(); }
+    Nested(const Nested&) = delete;
+    Nested& operator=(const Nested&) = delete;
+    std::vector<const OpDef*>& ops;
+  };
+  /// An op from outside may be made of itself for ever. (An op may also be made of smaller ones of its kind.)
+  void require_end(const OpDef& op) const {
+    constexpr auto kMostWithinItself = 32;
+    if (std::count(decomposed.begin(), decomposed.end(), &op) < kMostWithinItself) return;
+    const auto last = std::find(decomposed.rbegin(), decomposed.rend(), &op);
+    std::string path;
+    for (auto each = last.base() - 1; each != decomposed.end(); ++each) path += text_of((*each)->name, " > ");
+    fail(ErrorCode::invalid_argument, "the decomposition of '", op.name, "' uses '", op.name, "' again (", path,
+         op.name, ")");
   }
 
   std::optional<std::vector<Value>> lower(const Site& site) {
@@ -96,6 +118,8 @@ struct Legalizer {
           return inlined(site, trace(types, [&](Graph& g, Values v) { return r.build(g, v, node.attrs); }));
         }
     if (node.op->decompose) try {
+        require_end(*node.op);
+        const Nested nested(decomposed, node.op);
         Graph parts = trace(types, [&](Graph& g, Values v) { return decompose(g, *node.op, v, node.attrs); });
         add_line(Verdict::composed, *refusal);
         return inlined(site, parts);

@@ -14,7 +14,7 @@ class ExtentBounds {
   ExtentBounds(const Graph& g, const Bindings& bounds);
 
   /// Fails if the extents of the inputs give a symbol a number beyond its bound. Inputs that do not fit the graph are
-  /// for others to refuse, unless finding a symbol's number needs all of them.
+  /// refused elsewhere, unless finding a symbol's number needs all of them.
   void check(const Graph& g, Tensors inputs) const {
     if (!bounds_.empty()) check_extents(g, inputs);
   }

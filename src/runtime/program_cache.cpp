@@ -8,6 +8,7 @@
 #include "base/printable_text.h"
 #include "compile/split_compile.h"
 #include "io/cache_folder.h"
+#include "ops/core/registered.h"
 #include "passes/legalize.h"
 #include "rlx/version.h"
 #include "runtime/artifact.h"
@@ -99,11 +100,21 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g,
                                                                 const std::shared_ptr<const Backend>& backend,
                                                                 const CompileOptions& options) {
   std::string key = config_of(g, *backend, options).cache_key();
-  std::scoped_lock lock(mutex_);
-  for (const Entry& entry : entries_)
-    if (entry.key == key && entry.graph == g) return entry.program;
+  const auto found = [&]() -> std::shared_ptr<const CachedProgram> {
+    for (const Entry& entry : entries_)
+      if (entry.key == key && entry.graph == g) return entry.program;
+    return nullptr;
+  };
+  {
+    std::scoped_lock lock(mutex_);
+    if (auto program = found()) return program;
+  }
+  // Compiled without the lock, as rules of ops from outside may compile graphs themselves. Of two threads that compile
+  // one graph, one program is kept.
+  // By an op's name alone nobody knows whether the next process registers the same: such graphs are not kept.
+  const bool may_be_kept = !options.cache_dir.empty() && !has_registered_op(g);
   const std::string path =
-      options.cache_dir.empty() ? "" : (fs::path(options.cache_dir) / (key + std::string(kArtifactSuffix))).string();
+      may_be_kept ? (fs::path(options.cache_dir) / (key + std::string(kArtifactSuffix))).string() : "";
   std::shared_ptr<const CachedProgram> program;
   if (!path.empty()) program = load_entry(path, key, g, backend);
   if (!program) {
@@ -116,6 +127,8 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g,
                       std::move(made.report), key});
     if (!path.empty()) save_entry(path, g, *program, backend, options);
   }
+  std::scoped_lock lock(mutex_);
+  if (auto other = found()) return other;
   if (entries_.size() >= kMostPrograms) entries_.erase(entries_.begin());
   entries_.push_back({std::move(key), g, program});
   return program;

@@ -46,7 +46,9 @@ class Prediction(ProgramTest):
     def test_what_is_missing_or_mistyped_is_said(self):
         self.fails(2, "--dim gives numbers to the symbolic dims of a model", "devices", "--dim", "N=8")
         self.fails(2, "--dim takes NAME=NUMBER", "devices", "--for", self.model, "--dim", "N")
-        self.fails(1, "'?N'?", "devices", "--for", self.model)
+        self.fails(2, "--for needs a number for 'N': --dim N=NUMBER", "devices", "--for", self.model)
+        self.fails(1, "a number is given for 'M'", "devices", "--for", self.model, "--dim", "N=4", "--dim", "M=4")
+        self.assertEqual(self.succeeds("calibrate", "--device", "cpu", "--show", **self.cache), "cpu was not measured\n")
         self.fails(1, "there is no device 'gpu'", "calibrate", "--device", "gpu")
         self.fails(2, "--bound takes NAME=NUMBER", "run", self.model, "--bound", "N=many", "--input", "x=x.npy")
 

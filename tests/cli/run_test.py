@@ -6,7 +6,7 @@ import math
 import re
 import unittest
 
-from program import ProgramTest, f32, read_npy, write_npy, write_safetensors
+from program import ProgramTest, f32, read_npy, rlx, write_npy, write_safetensors
 
 GRAPH = """rlx 1
 graph @small {
@@ -56,6 +56,14 @@ class Run(ProgramTest):
     def test_without_a_folder_the_outputs_are_printed(self):
         text = self.succeeds(*self.arguments, "--threads", 1, "--device", "cpu")
         self.assertRegex(text, r"y +f32\[2, 2\] ")
+
+    def test_verbose_tells_each_pass_and_the_dispatch_table(self):
+        result = rlx(*self.arguments, RLX_VERBOSE="1")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stderr, r"rlx: legalize +[\d.]+ ms +\d+ -> +\d+ nodes")
+        table = result.stderr[result.stderr.index("rlx: 'small' for "):]
+        self.assertRegex(table, r"op +dtypes +native")
+        self.assertIn("matmul", table)
 
     def test_all_outputs_go_to_one_safetensors_file_which_feeds_a_run_again(self):
         out = self.folder / "out.safetensors"

@@ -2,9 +2,11 @@
 // of tests/golden/language_models. Each token is a letter here.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "rlx/generation.h"
 #include "support/io_files.h"
@@ -37,8 +39,8 @@ class Lettered {
     put_file(folder_ / "tokenizer.json", all.dump());
   }
   void advise(const json& advice) const { put_file(folder_ / "generation_config.json", advice.dump()); }
-  LanguageModel load(int64_t context = 256) const {
-    LanguageModel model = LanguageModel::load(folder_ / "", {.context = context});
+  LanguageModel load(int64_t context = 256, int64_t chunk = 512) const {
+    LanguageModel model = LanguageModel::load(folder_ / "", {.context = context, .chunk = chunk});
     (void)model.tokenizer();  // while the folder is there
     return model;
   }
@@ -121,6 +123,37 @@ TEST_CASE("a text that is given up or refused leaves the next one as it would be
   CHECK(message_of([&] { generator.begin(unknown); }).find("token 1 is 41") != std::string::npos);
   CHECK(generator.next());  // what was begun goes on
   CHECK(all_of(generator, prompt) == wanted);
+}
+
+TEST_CASE("reading a prompt is cancelled by another thread, and the next text is as it would be") {
+  for (const char* name : {"llama3", "mamba2"}) {
+    CAPTURE(name);
+    const Lettered folder(name);
+    const LanguageModel model = folder.load(256, 1);  // read token by token
+    const TextGenerator::Options options{.sampling = {.temperature = 0}, .max_tokens = 5};
+    const std::vector<int32_t> prompt(200, 5), short_one = {3, 7};
+    TextGenerator generator(model, options), other(model, options);
+    const std::string wanted = all_of(other, prompt);
+    generator.cancel();  // nothing is being read
+    CHECK(all_of(generator, short_one) != "");
+    size_t cancelled = 0;
+    for (int round = 0; round < 5; ++round) {
+      std::atomic<bool> ended = false;
+      std::thread canceller([&] {
+        while (!ended) generator.cancel();
+      });
+      try {
+        generator.begin(prompt);
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::cancelled);
+        ++cancelled;
+      }
+      ended = true;
+      canceller.join();
+    }
+    CHECK(cancelled > 0);
+    CHECK(all_of(generator, prompt) == wanted);
+  }
 }
 
 TEST_CASE("what the files advise, and prompts") {

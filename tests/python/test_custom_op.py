@@ -347,10 +347,15 @@ def test_within_loops_and_branches():
     np.testing.assert_array_equal(z, np.maximum.accumulate(x))
 
 
-@pytest.mark.parametrize("device", ["loopback", "tiny"])
-def test_other_devices_run_the_decomposition_and_refuse_what_has_none(device):
+@pytest.mark.parametrize("device", ["loopback", "tiny", "coreml"])
+def test_other_devices_run_the_decomposition(device):
     x = f32(3, 4)
     np.testing.assert_allclose(rlx.jit(my_clip_norm, device=device)(x), my_clip_norm.__wrapped__(x), 1e-5)
+
+
+def test_coreml_refuses_an_op_without_a_decomposition():
+    with pytest.raises(rlx.Error, match="my_running_max"):
+        rlx.jit(my_running_max, device="coreml")(f32(3, 4))
 
 
 def test_exceptions_of_rules_are_errors_with_the_exception_as_cause():
@@ -380,24 +385,107 @@ def test_exceptions_of_rules_are_errors_with_the_exception_as_cause():
         bad(f32(3))
 
 
-def test_a_kernel_may_not_keep_its_operands():
+def test_operands_of_a_kernel_are_its_own():
     kept = []
     hoarder = fresh(lambda x: x + 1, "my_hoarder")
     hoarder.shape_rule(lambda x: x)
-    hoarder.kernel(lambda x: (kept.append(x[1:]), x + 1)[1])
-    with pytest.raises(rlx.Error, match="the kernel kept operand 0, whose memory is used again from now on; keep a copy"):
-        hoarder(f32(3))
-    kept.clear()
-    hoarder.kernel(lambda x: x)  # its operand as its result is fine: it is copied
-    x = f32(3)
+
+    def kernel(x):
+        kept.append(x[1:])
+        y = x + 1
+        x[:] = 99
+        return y
+    hoarder.kernel(kernel)
+    x = rnp.arange(3, dtype="float32")
+    np.testing.assert_array_equal(hoarder(x), [1, 2, 3])
+    np.testing.assert_array_equal(rlx.jit(lambda x: hoarder(hoarder(x * 1)))(x), [2, 3, 4])
+    np.testing.assert_array_equal(x, [0, 1, 2])
+    assert all(np.all(k == 99) for k in kept)
+    hoarder.kernel(lambda x: x)
     np.testing.assert_array_equal(hoarder(x), x)
 
-    def writes(x):
-        x[0] = 1
-        return x
-    hoarder.kernel(writes)
-    with pytest.raises(rlx.Error, match="read-only"):
-        hoarder(f32(3))
+
+def test_a_bool_is_zero_or_one_whatever_byte_the_kernel_gives():
+    odd = fresh(lambda x: x, "my_odd_bool")
+    odd.shape_rule(lambda x: x)
+    odd.kernel(lambda x: np.array([2, 0, 1], np.uint8).view(bool))
+    assert rlx.jit(lambda x: rnp.sum(odd(x).astype("i4")))(np.ones(3, bool)) == 2
+
+
+def test_calls_with_other_attributes_are_other_calls():
+    clipped = fresh(lambda x, *, lo=0.0, hi=9.0: np.clip(x, lo, hi), "my_clipped")
+    clipped.shape_rule(lambda x, *, lo, hi: x)
+    x = np.array([1, 2, 3], np.float32)
+    np.testing.assert_array_equal(clipped(x, lo=2.0), [2, 2, 3])
+    np.testing.assert_array_equal(clipped(x, hi=2.0), [1, 2, 2])
+    told = fresh(lambda x, *, f=1.0, i=1, b=False, li=(1,): np.array([f, np.signbit(f), i, b, *li], np.float64), "my_told")
+    told.shape_rule(lambda x, *, f, i, b, li: rlx.ShapeDtypeStruct((4 + len(li),), np.float64))
+    np.testing.assert_array_equal(told(x, f=-0.0, i=2**62, b=True, li=[5, -6]), [0, 1, 2.0**62, 1, 5, -6])
+    assert np.isnan(told(x, f=float("nan"))[0]) and told(x, f=-np.inf)[0] == -np.inf
+    for wrong in ({"i": "8, f = 3.0"}, {"f": "0.5"}, {"i": 1.5}, {"li": "12"}, {"li": ("1", "2")}, {"b": 2}, {"b": "true"}):
+        with pytest.raises(TypeError, match="my_told: "):
+            told(x, **wrong)
+
+
+def test_only_the_last_operands_may_be_left_out():
+    three = fresh(lambda x, a=None, b=None: x + (0 if a is None else 10 * a) + (0 if b is None else b), "my_three")
+    three.shape_rule(lambda x, a=None, b=None: x)
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(three(x, None, None), x)
+    np.testing.assert_array_equal(three(x, x), 11 * x)
+    with pytest.raises(TypeError, match="operand 1 is None and stands before one that is given"):
+        three(x, None, x)
+    with pytest.raises(TypeError, match="my_three: a is an operand, which is given by its position"):
+        three(x, a=x)
+    total = fresh(lambda *xs: sum(xs), "my_sum_of_none")
+    total.shape_rule(lambda *xs: rlx.ShapeDtypeStruct((), np.float32))
+    total.decomposition(lambda *xs: sum(xs, rnp.zeros(())))
+    with pytest.raises(rlx.Error):
+        rlx.jit(lambda x: total() + x)(np.float32(1))
+
+
+def test_a_rule_that_uses_its_own_op_is_refused_with_the_way_there():
+    x = np.ones(2, np.float32)
+    one, other, alone = (fresh(lambda x: x, name) for name in ("my_first", "my_second", "my_alone"))
+    one.shape_rule(lambda x: x)
+    other.shape_rule(lambda x: x)
+    one.decomposition(lambda x: other(x) * 1)
+    other.decomposition(lambda x: one(x) * 1)
+    with pytest.raises(rlx.Error, match="the decomposition of 'my_(first|second)' uses 'my_(first|second)' again"):
+        rlx.jit(one, kernel_dispatch="common")(x)
+    alone.decomposition(lambda x: alone(x) + 1)
+    with pytest.raises(rlx.Error, match=r"the decomposition of 'my_alone' uses 'my_alone' again \(my_alone > my_alone\)"):
+        rlx.jit(alone)(x)
+
+
+def test_a_rule_may_run_functions_of_rlx_itself():
+    padded = fresh(lambda x: np.concatenate([x, x]), "my_padded")
+    padded.shape_rule(lambda x: rlx.ShapeDtypeStruct((int(rlx.jit(lambda n: n * 2)(np.int32(x.shape[0]))),), x.dtype))
+    np.testing.assert_array_equal(rlx.jit(lambda x: padded(x) + 1)(np.ones(2, np.float32)), np.full(4, 2, np.float32))
+
+
+def test_what_is_compiled_of_an_op_is_not_kept_for_other_processes(tmp_path):
+    for factor in (2, 3):
+        times = fresh(lambda x: x * np.float32(factor), "my_times")
+        times.decomposition(lambda x: x * factor)
+        np.testing.assert_array_equal(rlx.jit(lambda x: times(x), cache_dir=str(tmp_path))(np.ones(2, np.float32)), [factor] * 2)
+    assert not list(tmp_path.rglob("*.rlxc"))
+
+
+def test_an_exception_without_a_text_is_still_an_error():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def broken(x):
+        raise Mute
+    mute = fresh(broken, "my_mute")
+    mute.shape_rule(lambda x: x)
+    with pytest.raises(rlx.Error, match="the reference of 'my_mute' failed: Mute"):
+        mute(f32(2))
+    mute.shape_rule(lambda x: rlx.ShapeDtypeStruct(("M",), np.float32))
+    with pytest.raises(rlx.Error, match=r"the shape rule of 'my_mute' gave f32\[M\], and no operand has the symbol 'M'"):
+        mute(f32(2))
 
 
 def test_rules_that_build_graphs_are_held_to_the_types():
@@ -429,6 +517,12 @@ def test_a_definition_that_cannot_be_is_refused_with_what_is_wrong():
         rlx.custom_op(lambda x, **rest: x, name="my_none")
     with pytest.raises(TypeError, match="needs a shape rule or a decomposition"):
         fresh(lambda x: x, "my_none")(f32(2))
+    for name in ("two words", "1x", "x\0y", "<lambda>", ""):
+        if name:
+            with pytest.raises(ValueError, match="a word of letters, digits"):
+                fresh(lambda x: x, name)
+    with pytest.raises(ValueError, match="not '<lambda>'"):
+        rlx.custom_op(lambda x: x)
     taken = fresh(lambda x: x, "softmax")
     taken.shape_rule(lambda x: x)
     with pytest.raises(rlx.Error, match="there is an op 'softmax' already"):
@@ -451,6 +545,10 @@ def test_a_cell_that_runs_twice_replaces_the_op():
     np.testing.assert_allclose(traced(x), x * 2, 1e-6)
     np.testing.assert_allclose(second(x), x * 3, 1e-6)
     np.testing.assert_allclose(traced(x), x * 2, 1e-6)  # it was traced with the first
+    with pytest.raises(rlx.Error, match="another op was defined as 'my_scaled' since"):
+        first(x)
+    np.testing.assert_allclose(first.register()(x), x * 2, 1e-6)
+    np.testing.assert_allclose(second.register()(x), x * 3, 1e-6)
     second.unregister()
     with pytest.raises(rlx.Error, match="there is no op 'my_scaled'"):
         rlx.Graph.parse('graph @g {\n %0 = input() @"x" : f32[2]\n %1 = my_scaled(%0) : f32[2]\n return %1\n}')

@@ -9,7 +9,7 @@ import ctypes
 import functools
 import inspect
 import json
-import sys
+import operator
 import threading
 from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
@@ -18,7 +18,7 @@ import numpy as np
 from . import _dtypes, _graph, _native, _ops, tree
 from ._array import _local, as_array
 from ._jit import ShapeDtypeStruct, Traced
-from ._native import at_user_line, check, lib
+from ._native import Error, TracedValueError, at_user_line, check, lib
 
 
 class _Call(Structure):
@@ -88,13 +88,72 @@ def _results_of(value):
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
-def _flat_view(address, dtype, shape):
-    """Memory that is somebody else's as a NumPy array of rank 1."""
+def _view(address, dtype, shape):
+    """Memory that is somebody else's as a NumPy array."""
     numpy_dtype = _dtypes.numpy_of(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * numpy_dtype.itemsize
     if size == 0:
-        return np.empty(0, numpy_dtype)
-    return np.frombuffer((ctypes.c_char * size).from_address(address), numpy_dtype)
+        return np.empty(shape, numpy_dtype)
+    return np.frombuffer((ctypes.c_char * size).from_address(address), numpy_dtype).reshape(shape)
+
+
+def _checked(op, name, value, kind):
+    """An attribute as its kind has it; no text passes for a number."""
+    try:
+        if kind == "bool":
+            if not isinstance(value, (bool, np.bool_)) and value not in (0, 1):
+                raise TypeError
+            return bool(value)
+        if kind == "int":
+            return operator.index(value)
+        if kind == "float":
+            if isinstance(value, str):
+                raise TypeError
+            return float(value)
+        if kind == "string":
+            if not isinstance(value, str):
+                raise TypeError
+            return value
+        if isinstance(value, str):
+            raise TypeError
+        return tuple(_checked(op, name, x, kind[len("list of "):]) for x in value)
+    except TracedValueError:
+        raise
+    except TypeError:
+        raise TypeError(at_user_line(f"{op}: {name} is a {kind}, not {value!r}")) from None
+
+
+def _described(exception):
+    """What it is and says; its own text may fail, too."""
+    try:
+        return f"{type(exception).__name__}: {exception}"
+    except Exception:  # of __str__
+        return type(exception).__name__
+
+
+class _Tracing(threading.local):
+    def __init__(self):
+        self.ops = []  # whose rules this thread is tracing, the outermost first
+
+
+_tracing = _Tracing()
+
+
+def _give_error(exception, error):
+    """Stores it as an error of C, and returns its status. Nothing is raised here: the caller is C."""
+    try:
+        is_ours = isinstance(exception, Error)
+        message = _described(exception)[len(type(exception).__name__) + 2:] if is_ours else _described(exception)
+        status = exception.status if is_ours else "shape_mismatch" if isinstance(exception, ValueError) else \
+            "out_of_memory" if isinstance(exception, MemoryError) else "invalid_argument"
+        if status not in _native._STATUS:
+            status = "invalid_argument"
+        if not is_ours:
+            _native.causes.append((message, exception))
+        error[0] = lib.rlx_error_create(_native._STATUS.index(status), message.encode(errors="replace"))
+        return _native._STATUS.index(status)
+    except BaseException:
+        return _native._STATUS.index("internal")
 
 
 class CustomOp:
@@ -102,9 +161,11 @@ class CustomOp:
 
     def __init__(self, reference, name, source, elementwise, differentiable):
         self.name = name or reference.__name__
+        if not (isinstance(self.name, str) and self.name.isascii() and self.name.isidentifier()):
+            raise ValueError(at_user_line(f"custom_op: an op's name is a word of letters, digits and '_', not {self.name!r}; give name=\"...\""))
         self._rules = {"reference": reference}
         self._source, self._elementwise, self._differentiable = source, elementwise, differentiable
-        self._kernel_dtypes, self._handle = None, None
+        self._kernel_dtypes, self._handle, self._is_replaced = None, None, False
         functools.update_wrapper(self, reference)
         self._read_signature(inspect.signature(reference))
 
@@ -150,11 +211,11 @@ class CustomOp:
         return self._rule("gradient", f)
 
     def kernel(self, f=None, *, dtypes=None):
-        """Decorates f(*arrays, **attributes): computes with NumPy on the processor, where the op would else run its decomposition.
-        Operands are read-only and lie in memory that is used again when f returns; keep copies. `dtypes`: those that it takes."""
+        """Decorates f(*arrays, **attributes): computes with NumPy on the processor, where the op would otherwise run its decomposition.
+        Operands are copies. `dtypes`: those of operands that it takes."""
         if f is None:
             return lambda g: self.kernel(g, dtypes=dtypes)
-        self._kernel_dtypes = None if dtypes is None else [_dtypes.name_of(d) for d in ([dtypes] if isinstance(dtypes, str) else dtypes)]
+        self._kernel_dtypes = None if dtypes is None else [_dtypes.name_of(d) for d in (dtypes if isinstance(dtypes, (list, tuple, set)) else [dtypes])]
         return self._rule("kernel", f)
 
     # ---- the table ----
@@ -166,12 +227,15 @@ class CustomOp:
                 return self
             if "shape_rule" not in self._rules and "decomposition" not in self._rules:
                 raise TypeError(at_user_line(f"the op {self.name} needs a shape rule or a decomposition: @{self.name}.shape_rule"))
-            for other in [op for op in _registered if op.name == self.name and op._handle is not None]:
-                other._unregister()
             definition = self._definition()
+            for other in _registered:
+                if other.name == self.name and other._handle is not None:
+                    other._unregister()
+                    other._is_replaced = True
             check(lib.rlx_op_register, byref(definition))
-            self._handle = definition
-            _registered.append(self)
+            self._handle, self._is_replaced = definition, False
+            if not any(op is self for op in _registered):
+                _registered.append(self)
             _ops.forget_programs()
             return self
 
@@ -197,12 +261,31 @@ class CustomOp:
 
     def __call__(self, *operands, **attributes):
         if self._handle is None:
+            if self._is_replaced:
+                raise Error(at_user_line(f"another op was defined as {self.name!r} since; register() gives this one its name back"), "not_found")
             self.register()
         for name in attributes:
             if name not in self._kinds:
+                if name in (o.rstrip("?.") for o in self._operands):
+                    raise TypeError(at_user_line(f"{self.name}: {name} is an operand, which is given by its position"))
                 raise TypeError(at_user_line(f"{self.name} has no attribute {name!r}; it has {', '.join(self._kinds) or 'none'}"))
-        given = [(name, attributes[name], self._kinds[name]) for name in self._kinds if name in attributes]
-        return _ops.emit_op(self.name, operands, given)
+        return _ops.emit_op(self.name, self._given_operands(operands), [(name, value, self._kinds[name])
+                                                                         for name, value in self._full(attributes).items()])
+
+    def _given_operands(self, operands):
+        """Without those at the end that were left out."""
+        operands = list(operands)
+        while operands and operands[-1] is None:
+            operands.pop()
+        missing = [i for i, x in enumerate(operands) if x is None]
+        if missing:
+            raise TypeError(at_user_line(f"{self.name}: operand {missing[0]} is None and stands before one that is given; only the last "
+                                         "ones may be left out"))
+        return operands
+
+    def _full(self, attributes):
+        """Every attribute by its name, those that are not given with their defaults."""
+        return {name: _checked(self.name, name, attributes.get(name, self._defaults[name]), kind) for name, kind in self._kinds.items()}
 
     def __repr__(self):
         return f"<rlx.custom_op {self.name}({', '.join(self._operands)})>"
@@ -240,16 +323,7 @@ class CustomOp:
                 rule(types, _decoded(given.attributes, self._kinds), *arguments)
                 return 0
             except BaseException as exception:  # a KeyboardInterrupt too: it must not unwind C++
-                if not isinstance(exception, _native.Error):
-                    _native.causes.append(exception)
-                status = exception.status if isinstance(exception, _native.Error) else \
-                    "shape_mismatch" if isinstance(exception, ValueError) else \
-                    "out_of_memory" if isinstance(exception, MemoryError) else "invalid_argument"
-                if status not in _native._STATUS:
-                    status = "invalid_argument"
-                message = str(exception) if isinstance(exception, _native.Error) else f"{type(exception).__name__}: {exception}"
-                error[0] = lib.rlx_error_create(_native._STATUS.index(status), message.encode(errors="replace"))
-                return _native._STATUS.index(status)
+                return _give_error(exception, error)
             finally:
                 _local.traces = traces
 
@@ -275,27 +349,34 @@ class CustomOp:
         made = _results_of(self._rules[kind](*arrays, **attributes))
         if len(made) != count:
             raise ValueError(f"it returned {len(made)} results, and its shape rule gives {count}")
-        return [np.asarray(x) for x in made]
+        made = [np.asarray(x) for x in made]
+        return [x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("=")) for x in made]
 
     def _run_kernel(self, types, attributes, arguments):
         a = arguments.contents
-        memory = [_flat_view(a.operands[i], dtype, dims) for i, (dtype, dims) in enumerate(types)]
-        for flat in memory:
-            flat.flags.writeable = False
-        flat = None
-        made = self._computed("kernel", [flat.reshape(dims) for flat, (_, dims) in zip(memory, types)], attributes, a.result_count)
-        for r, value in enumerate(made):
+        # Copies: a rule, or the frames of an exception in it, may keep its operands, whose memory is used again.
+        arrays = [_view(a.operands[i], dtype, dims).copy() for i, (dtype, dims) in enumerate(types)]
+        for r, value in enumerate(self._computed("kernel", arrays, attributes, a.result_count)):
             dtype, dims = _graph.parse_type(a.result_types[r].decode())
             if value.dtype != _dtypes.numpy_of(dtype) or value.shape != dims:
                 raise ValueError(f"it returned {value.dtype}{list(value.shape)} for result {r}, which is {_graph.type_text(dtype, dims)}")
-            np.copyto(_flat_view(a.results[r], dtype, dims).reshape(dims), value)
-        made = value = None
-        for i in range(len(memory)):
-            if sys.getrefcount(memory[i]) > 2:  # the list, the call; and whoever holds a view of it
-                raise ValueError(f"the kernel kept operand {i}, whose memory is used again from now on; keep a copy")
+            if dtype == "bool":  # whatever byte NumPy has for True
+                value = np.ascontiguousarray(value).reshape(dims).view(np.uint8) != 0
+            np.copyto(_view(a.results[r], dtype, dims), value)
 
     def _traced(self, kind, types, attributes):
         f = self._rules[kind]
+        tracing = _tracing.ops
+        if any(op is self for op in tracing):
+            path = [op.name for op in tracing[[op is self for op in tracing].index(True):]]
+            raise ValueError(f"the {kind} of {self.name!r} uses {self.name!r} again ({' > '.join([*path, self.name])})")
+        tracing.append(self)
+        try:
+            return self._trace(f, kind, types, attributes)
+        finally:
+            tracing.pop()
+
+    def _trace(self, f, kind, types, attributes):
         traced = Traced(lambda *args: tuple(_results_of(f(*args, **attributes))), tree.structure((0,) * len(types)), types,
                         name=f"{self.name}_{kind}")
         if traced.captured:
@@ -328,6 +409,8 @@ class CustomOp:
             for i, (ct, (dtype, dims)) in enumerate(zip(found, types)):
                 if not has[i]:
                     continue
+                if ct is not None and _dtypes.is_complex(as_array(ct).dtype_name) and not _dtypes.is_complex(dtype):
+                    raise ValueError(f"the cotangent of operand {i}, which is {dtype}, is complex; take its real part")
                 ct = as_array(0.0 if ct is None else ct, dtype)
                 if ct.shape != dims:
                     if ct.shape != ():

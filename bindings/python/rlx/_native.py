@@ -402,7 +402,7 @@ def at_user_line(message):
     return f"{message}\n  at {where}" if where else message
 
 
-causes = collections.deque(maxlen=16)  # exceptions of functions that C called, the latest last
+causes = collections.deque(maxlen=16)  # of functions that C called: their messages and exceptions, the latest last
 
 
 def failed(status, error):
@@ -413,9 +413,9 @@ def failed(status, error):
     made = Error(at_user_line(message), _STATUS[status])
     if report:
         made.report = json.loads(report)
-    for cause in reversed(list(causes)):
-        if f"{type(cause).__name__}: {cause}" in message:
-            causes.remove(cause)
+    for told, cause in reversed(list(causes)):
+        if told in message:
+            causes.clear()
             if not isinstance(cause, Exception):  # an interrupt
                 return cause
             made.__cause__ = cause

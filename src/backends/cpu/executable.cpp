@@ -15,7 +15,7 @@
 #include "backends/cpu/lowerings.h"
 #include "backends/cpu/schedule.h"
 #include "backends/inputs.h"
-#include "base/recently_used.h"
+#include "base/lru_list.h"
 #include "io/atomic_file.h"
 #include "ir/leaves.h"
 #include "passes/hoist_params.h"
@@ -429,8 +429,8 @@ class CpuExecutable final : public HostExecutable {
   std::map<std::string, Tensor> params_;
   KeptWeights kept_;
   std::shared_ptr<PackedCache> packed_;  // null until all params are bound and a run needs them
-  RecentlyUsed<std::shared_ptr<Instance>> instances_{kMaxShapes};
-  RecentlyUsed<std::shared_ptr<Movable>> movable_{kMaxSchedules};
+  LruList<std::shared_ptr<Instance>> instances_{kMaxShapes};
+  LruList<std::shared_ptr<Movable>> movable_{kMaxSchedules};
   uint64_t made_instances_ = 0;
 };
 

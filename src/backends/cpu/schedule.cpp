@@ -1,8 +1,6 @@
 // The CPU's half of planning: a launch for each node, and for the pipelines of convolutions. See the header.
 #include "backends/cpu/schedule.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <map>
 #include <optional>
@@ -11,6 +9,7 @@
 
 #include "backends/cpu/convolution_chain.h"
 #include "backends/cpu/lowerings.h"
+#include "base/memory_limit.h"
 #include "ir/leaves.h"
 #include "plan/movable_plan.h"
 #include "rlx/ops/fused.h"
@@ -228,8 +227,8 @@ MovableSchedule::MovableSchedule(const Graph& symbolic, std::unique_ptr<Graph> n
 }
 MovableSchedule::~MovableSchedule() = default;
 
-/// If all symbols have bounds, memory is planned for them. Bounds whose memory this machine does not have are still
-/// bounds, and memory then grows with the extents that come.
+/// If all symbols have bounds, memory is planned for them. Bounds that would take more than half of the memory that
+/// this process may have still bound, and memory then grows with the extents that come.
 void MovableSchedule::reserve(const Bindings& bindings) {
   Bindings most;
   for (const auto& [symbol, number] : bindings) {
@@ -237,9 +236,8 @@ void MovableSchedule::reserve(const Bindings& bindings) {
     if (at == made_->request.bounds.end()) return;
     most.emplace(symbol, at->second);
   }
-  const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  const size_t memory = pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : SIZE_MAX;
-  if (made_->plan->reserve(most, memory)) set_prefetches(made_->plan->launches(), made_->plan->fresh_launches());
+  if (made_->plan->reserve(most, memory_limit() / 2))
+    set_prefetches(made_->plan->launches(), made_->plan->fresh_launches());
 }
 
 bool MovableSchedule::can_move() const { return made_->plan.has_value(); }

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "backends/inputs.h"
-#include "base/recently_used.h"
+#include "base/lru_list.h"
 #include "ir/rewrite.h"
 #include "passes/hoist_params.h"
 
@@ -167,7 +167,7 @@ class MlxExecutable final : public HostExecutable {
   Graph graph_, prologue_;
   std::vector<std::string> hoisted_;
   std::map<std::string, mx::array> params_;
-  RecentlyUsed<Instance> plans_{kMostPlans};
+  LruList<Instance> plans_{kMostPlans};
 };
 
 }  // namespace

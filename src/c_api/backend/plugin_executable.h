@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "backends/backend.h"
-#include "base/recently_used.h"
+#include "base/lru_list.h"
 #include "c_api/backend/graph_view.h"
 #include "c_api/backend/plugin_device.h"
 
@@ -43,7 +43,7 @@ class PluginForms {
   const LoadOptions options_;
   std::mutex mutex_;
   static constexpr size_t kMostForms = 16;
-  RecentlyUsed<std::pair<Bindings, std::shared_ptr<const PluginCompiled>>> forms_{kMostForms};
+  LruList<std::pair<Bindings, std::shared_ptr<const PluginCompiled>>> forms_{kMostForms};
 };
 
 /// Executables of a device with memory of its own, and of one that computes in the host's.

@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "base/recently_used.h"
+#include "base/lru_list.h"
 #include "devices/coreml/description.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
@@ -115,7 +115,7 @@ struct CoremlModel::State {
   bool random = false;                                        // the function draws numbers
 
   std::mutex mutex;
-  RecentlyUsed<std::shared_ptr<const SizedPlan>> plans{kMostPlans};
+  LruList<std::shared_ptr<const SizedPlan>> plans{kMostPlans};
 
   std::shared_ptr<const SizedPlan> find(const std::string& sizes) {
     std::lock_guard lock(mutex);

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "backends/registry.h"
-#include "base/recently_used.h"
+#include "base/lru_list.h"
 #include "compile/pipeline.h"
 #include "devices/coreml/placement.h"
 #include "frontends/mil/lower.h"
@@ -80,7 +80,7 @@ class FrontEndRunner final : public CoremlRunner {
   ComputeUnits units_;
   PackageInMemory package_;  // weights are taken out of it when a graph is made, which may be at any run
   mutable std::mutex mutex_;
-  RecentlyUsed<std::shared_ptr<const Loaded>> latest_{kMostSizes};
+  LruList<std::shared_ptr<const Loaded>> latest_{kMostSizes};
 };
 
 /// CoreML.framework.

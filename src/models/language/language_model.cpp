@@ -253,7 +253,8 @@ Tensor LanguageModel::Sequence::run(std::span<const int32_t> tokens, int64_t row
 
 /// The tokens, in pieces; `each` gets the logits of the last `rows_of(piece)` tokens of each piece.
 template <class RowsOf, class Each>
-void LanguageModel::Sequence::append(std::span<const int32_t> tokens, RowsOf rows_of, Each each) {
+void LanguageModel::Sequence::append(std::span<const int32_t> tokens, RowsOf rows_of, Each each,
+                                     const std::atomic<bool>* cancel) {
   check(tokens);
   const int64_t before = position_, total = before + static_cast<int64_t>(tokens.size());
   const auto given = tokens.size();
@@ -267,6 +268,8 @@ void LanguageModel::Sequence::append(std::span<const int32_t> tokens, RowsOf row
     }
     const auto piece = static_cast<size_t>(piece_of(model_->config, model_->chunk, total));
     while (!tokens.empty()) {
+      if (cancel && cancel->load(std::memory_order_relaxed))
+        fail(ErrorCode::cancelled, "reading the tokens was cancelled with ", tokens.size(), " of them to go");
       const auto part = tokens.first(std::min(piece, tokens.size()));
       // What is read anew stands in front, and nobody asks for its logits.
       const size_t fresh = std::min(part.size(), given - std::min(given, tokens.size() - part.size()));
@@ -281,10 +284,10 @@ void LanguageModel::Sequence::append(std::span<const int32_t> tokens, RowsOf row
   }
 }
 
-Tensor LanguageModel::Sequence::logits(std::span<const int32_t> tokens) {
+Tensor LanguageModel::Sequence::logits(std::span<const int32_t> tokens, const std::atomic<bool>* cancel) {
   Tensor last;
   append(
-      tokens, [](int64_t) { return 1; }, [&](Tensor made, size_t) { last = std::move(made); });
+      tokens, [](int64_t) { return 1; }, [&](Tensor made, size_t) { last = std::move(made); }, cancel);
   return last.reshaped({model_->config.vocabulary});
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "ops/core/registered.h"
 #include "rlx/ops.h"
 
 namespace rlx {
@@ -72,6 +73,28 @@ void register_op(const OpDef& op) {
 void unregister_op(const OpDef& op) {
   std::unique_lock lock(registered().mutex);
   if (std::erase(registered().ops, &op) == 0) fail(ErrorCode::not_found, "op '", op.name, "' is not registered");
+}
+
+bool has_registered_op(const Graph& g) {
+  std::vector<const OpDef*> ops;
+  {
+    std::shared_lock lock(registered().mutex);
+    ops = registered().ops;
+  }
+  if (ops.empty()) return false;
+  const std::function<bool(const Graph&)> has_one = [&](const Graph& graph) {
+    return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+      bool is_one = std::find(ops.begin(), ops.end(), node.op) != ops.end();
+      if (!is_one && !node.attrs.empty() && holds_subgraph(node.attrs))
+        node.attrs.mapped({[](const Dim& d) { return d; },
+                           [&](const Subgraph& body) {
+                             is_one |= body && has_one(*body);
+                             return body;
+                           }});
+      return is_one;
+    });
+  };
+  return has_one(g);
 }
 
 const OpDef& find_op(std::string_view name) {

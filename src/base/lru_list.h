@@ -9,9 +9,9 @@ namespace rlx {
 
 /// Not for several threads at once.
 template <class T>
-class RecentlyUsed {
+class LruList {
  public:
-  explicit RecentlyUsed(size_t most) : most_(most) {}
+  explicit LruList(size_t most) : most_(most) {}
 
   /// The entry of which `is_it` is true, asked from the latest one on; it is the latest from now on. Null if there is
   /// none. It stays where it is until it is dropped.
