@@ -440,8 +440,7 @@ def test_only_the_last_operands_may_be_left_out():
     total = fresh(lambda *xs: sum(xs), "my_sum_of_none")
     total.shape_rule(lambda *xs: rlx.ShapeDtypeStruct((), np.float32))
     total.decomposition(lambda *xs: sum(xs, rnp.zeros(())))
-    with pytest.raises(rlx.Error):
-        rlx.jit(lambda x: total() + x)(np.float32(1))
+    assert rlx.jit(lambda x: total() + x)(np.float32(1)) == 1  # of none
 
 
 def test_a_rule_that_uses_its_own_op_is_refused_with_the_way_there():
