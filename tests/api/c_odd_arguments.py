@@ -93,7 +93,7 @@ VALID = {
     "rlx_compiled_set_param_on_device.tensor": "o.w_there", "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
     "rlx_compile_text.text": "kShifted", "rlx_compile_text.size": "strlen(kShifted)", "rlx_compile_text.names": "kShiftName",
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
-    "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": '"B=1"', "threads": "1", "rlx_predict_devices.json": "&made_text",
+    "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
     "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
     "rlx_compiled_placement.json": "&made_text",
 }
