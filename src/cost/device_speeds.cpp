@@ -1,12 +1,11 @@
 // The files of `rlx calibrate` for devices; see rlx/device_speed.h.
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "backends/registry.h"
 #include "base/hash.h"
-#include "io/atomic_file.h"
+#include "io/calibration_file.h"
 #include "rlx/device_speed.h"
 
 namespace rlx {
@@ -74,10 +73,8 @@ DeviceSpeeds DeviceSpeeds::parse(std::string_view json) {
 }
 
 std::string device_speeds_file(const Device& device, int threads) {
-  std::filesystem::path folder;
-  if (const char* given = std::getenv("RLX_CACHE_DIR"); given && *given) folder = given;
-  else if (const char* home = std::getenv("HOME"); home && *home) folder = std::filesystem::path(home) / ".cache/rlx";
-  else return "";
+  const std::filesystem::path folder = calibration_folder();
+  if (folder.empty()) return "";
   const auto backend = backend_of(device);
   const char* isa = std::getenv("RLX_ISA");  // what was measured with fewer instructions holds for them alone
   std::string what = text_of(device, "|", backend->description(), "|", threads > 0 ? threads : backend->threads(), "|",
@@ -88,28 +85,12 @@ std::string device_speeds_file(const Device& device, int threads) {
 
 void save_device_speeds(const DeviceSpeeds& speeds, const std::string& path) {
   with_context([&] { return "keeping the speeds of " + speeds.device + " in '" + path + "'"; },
-               [&] {
-                 const auto folder = std::filesystem::path(path).parent_path();
-                 std::error_code error;
-                 if (!folder.empty()) std::filesystem::create_directories(folder, error);
-                 if (error) fail(ErrorCode::io, "the folder cannot be made: ", error.message());
-                 AtomicFile file(path);
-                 file.write(speeds.json());
-                 file.commit();
-               });
+               [&] { write_calibration(path, speeds.json()); });
 }
 
 DeviceSpeeds load_device_speeds(const std::string& path) {
   return with_context([&] { return "reading the speeds in '" + path + "'"; },
-                      [&] {
-                        constexpr std::streamsize kMostBytes = 1 << 16;
-                        std::ifstream in(path, std::ios::binary);
-                        if (!in) fail(ErrorCode::io, "it cannot be read");
-                        std::string text(static_cast<size_t>(kMostBytes), '\0');
-                        in.read(text.data(), kMostBytes);
-                        text.resize(static_cast<size_t>(in.gcount()));
-                        return DeviceSpeeds::parse(text);
-                      });
+                      [&] { return DeviceSpeeds::parse(read_calibration(path)); });
 }
 
 }  // namespace rlx

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "backends/registry.h"
+#include "cost/shortest_run.h"
 #include "rlx/device_speed.h"
 #include "rlx/ops.h"
 #include "rlx/ops/control.h"
@@ -12,31 +13,6 @@
 
 namespace rlx {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-/// Seconds of the shortest call, of as many as fit into a moment.
-template <class F>
-double shortest_of(F call) {
-  constexpr double kMoment = 0.2;
-  constexpr int kLeast = 4;
-  call();  // what is done once
-  double best = 1e30, all = 0;
-  for (int i = 0; i < kLeast || all < kMoment; ++i) {
-    const auto begin = Clock::now();
-    call();
-    const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
-    best = std::min(best, taken), all += taken;
-  }
-  return std::max(best, 1e-9);
-}
-
-Tensor some_numbers(const Shape& shape) {
-  Tensor t = Tensor::uninitialized(f32, shape);
-  int64_t i = 0;
-  for (float& v : t.mutable_values<float>()) v = static_cast<float>(i++ * 7919 % 2003 - 1001) / 1001;
-  return t;
-}
 
 constexpr int kFirstIsParam = -1;
 
@@ -69,17 +45,17 @@ class Measurer {
       const bool is_param = weights == kFirstIsParam ? i == 0 : i + static_cast<size_t>(weights) >= shapes.size();
       if (is_param) {
         in.push_back(g.param(name, f32, dims));
-        params.emplace(name, some_numbers(shapes[i]));
+        params.emplace(name, repeating_numbers(shapes[i]));
       } else {
         in.push_back(g.input(name, f32, dims));
-        given.push_back(some_numbers(shapes[i]));
+        given.push_back(repeating_numbers(shapes[i]));
       }
     }
     g.output(build(in), "y");
     CompiledGraph compiled = session_.compile(g);
     compiled.set_params(params);
     std::vector<Tensor> results(1);
-    return shortest_of([&] { compiled.run_into(given, results); });
+    return shortest_run([&] { compiled.run_into(given, results); });
   }
 
  private:

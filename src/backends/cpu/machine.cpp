@@ -23,7 +23,7 @@
 
 #include "base/hash.h"
 #include "base/printable_text.h"
-#include "io/atomic_file.h"
+#include "io/calibration_file.h"
 #include "kernels/cost_model.h"
 #include "kernels/threads/thread_pool.h"
 #include "rlx/error.h"
@@ -105,10 +105,8 @@ std::string processor_name() {
 }
 
 std::string machine_file() {
-  std::filesystem::path folder;
-  if (const char* given = std::getenv("RLX_CACHE_DIR"); given && *given) folder = given;
-  else if (const char* home = std::getenv("HOME"); home && *home) folder = std::filesystem::path(home) / ".cache/rlx";
-  else return "";
+  const std::filesystem::path folder = calibration_folder();
+  if (folder.empty()) return "";
   // What was measured with fewer instructions holds for them alone.
   const char* isa = std::getenv("RLX_ISA");
   const std::string limit = isa && *isa ? text_of(", at most ", isa) : "";
@@ -163,25 +161,11 @@ std::string MachineSpeeds::table() const {
 
 void save_machine(const MachineSpeeds& speeds, const std::string& path) {
   with_context([&] { return "keeping the measurements in '" + path + "'"; },
-               [&] {
-                 const auto folder = std::filesystem::path(path).parent_path();
-                 std::error_code error;
-                 if (!folder.empty()) std::filesystem::create_directories(folder, error);
-                 if (error) fail(ErrorCode::io, "the folder cannot be made: ", error.message());
-                 AtomicFile file(path);
-                 file.write(speeds.json());
-                 file.commit();
-               });
+               [&] { write_calibration(path, speeds.json()); });
 }
 
 MachineSpeeds load_machine(const std::string& path) {
-  constexpr std::streamsize kMaxBytes = 1 << 16;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(ErrorCode::io, "it cannot be read");
-  std::string text(static_cast<size_t>(kMaxBytes), '\0');
-  in.read(text.data(), kMaxBytes);
-  text.resize(static_cast<size_t>(in.gcount()));
-  MachineSpeeds s = MachineSpeeds::parse(text);
+  MachineSpeeds s = MachineSpeeds::parse(read_calibration(path));
   if (s.processor != processor_name())
     fail(ErrorCode::invalid_argument, "it is of '", s.processor, "', and this is '", processor_name(), "'");
   if (s.threads != kernels::ThreadPool::hardware_threads())

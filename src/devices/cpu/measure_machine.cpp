@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/user_code.h"
+#include "cost/shortest_run.h"
 #include "kernels/cost_model.h"
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/threads/thread_pool.h"
@@ -18,29 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Seconds of the shortest run, of as many as fit into a moment.
-template <class F>
-double shortest(F run) {
-  constexpr double kMoment = 0.15;
-  constexpr int kLeast = 4;
-  double best = 1e30, all = 0;
-  for (int i = 0; i < kLeast || all < kMoment; ++i) {
-    const auto begin = Clock::now();
-    run();
-    const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
-    best = std::min(best, taken), all += taken;
-  }
-  return std::max(best, 1e-9);
-}
-
-/// Numbers between -1 and 1 that repeat after a while.
-Tensor numbers(Shape shape) {
-  Tensor t = Tensor::uninitialized(f32, std::move(shape));
-  int64_t i = 0;
-  for (float& v : t.mutable_values<float>()) v = static_cast<float>(i++ * 7919 % 2003 - 1001) / 1001;
-  return t;
-}
-
 /// Seconds of a graph of these inputs, of which the last `weights` are constants.
 template <class Build>
 double seconds_of(const std::vector<Shape>& shapes, int threads, Build build, size_t weights = 0, int repeats = 1) {
@@ -48,7 +26,7 @@ double seconds_of(const std::vector<Shape>& shapes, int threads, Build build, si
   std::vector<Value> in;
   std::vector<Tensor> given;
   for (size_t i = 0; i < shapes.size(); ++i) {
-    Tensor t = numbers(shapes[i]);
+    Tensor t = repeating_numbers(shapes[i]);
     if (i + weights >= shapes.size()) {
       in.push_back(g.constant(t));
       continue;
@@ -59,7 +37,7 @@ double seconds_of(const std::vector<Shape>& shapes, int threads, Build build, si
   g.output(build(in), "y");
   const CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, {});
   std::vector<Tensor> results(1);
-  return shortest([&] {
+  return shortest_run([&] {
            for (int i = 0; i < repeats; ++i) compiled.run_into(given, results);
          }) /
          repeats;
@@ -147,7 +125,7 @@ MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::stri
            }
          };
          const double taken =
-             1e6 * shortest([&] { kernels::ThreadPool::shared().parallel_for(s.threads, s.threads, work); });
+             1e6 * shortest_run([&] { kernels::ThreadPool::shared().parallel_for(s.threads, s.threads, work); });
          s.hand_over_us = std::max(0.0, taken - kPart_us);  // 0: not found, and the default stays
        }},
       {"matrix tiles", [&] { s.tile_rows = rows_that_pay(); }},
