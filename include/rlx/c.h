@@ -182,7 +182,7 @@ typedef struct rlx_op_definition {
   const char* samples;    /* operands that exercise it, for `rlx test-device`, a line for each: "f64[3, 5], i32[5]
                              {axis = 1} in [-1, 1]"; f64 stands for any float. NULL: none */
   int elementwise;        /* each element of a result depends on the operands' elements at its index alone */
-  int not_differentiable; /* its gradient is zero */
+  int not_differentiable; /* its derivatives are zero, which is no error */
   void* context;          /* given to every function below; all must stay as long as the process */
   /* Calls rlx_op_add_result for each result, in order, or refuses the operands. Dims may be symbols. */
   rlx_status (*infer)(void* context, const rlx_op_call* call, rlx_op_results* results, rlx_error** error);
@@ -204,8 +204,8 @@ typedef struct rlx_op_definition {
   const char* kernel_dtypes; /* of which all operands must be, with spaces between them; NULL: any whose elements have
                                 addresses */
 } rlx_op_definition;
-/* Fails if the name is taken, a rule is missing, or a text has another form. What it points to is copied, but for
-   `context` and the functions. */
+/* Fails if the name is taken, if `infer` or both of `reference` and `decompose` are NULL, or if a text has another
+   form. What it points to is copied, but for `context` and the functions. */
 rlx_status rlx_op_register(const rlx_op_definition* definition, rlx_error** error);
 /* Its name is free again. Graphs that have the op, and what was compiled of them, still run; a graph that was compiled
    with its kernel is an error once it meets new shapes. */

@@ -85,8 +85,8 @@ struct CompileOptions {
   /// Nothing changes on a device that has them. docs/coreml.md, "Integers of 64 bits".
   bool narrow = false;
   /// The most that symbols of the inputs' types can be, each at least 1. A run with more is an error on every device.
-  /// Where all symbols of a graph have one, the CPU takes the memory of a run for these numbers at once; without, that
-  /// memory grows with the extents that come, by twice what they need.
+  /// Where all symbols of a graph have one, the CPU plans the memory of the first run for these numbers, if the
+  /// process may have so much. Otherwise that memory grows as larger extents come, to twice what they need.
   Bindings bounds = {};
   std::set<std::string> donate = {};       ///< inputs whose memory a run may overwrite
   std::set<std::string> skip_passes = {};  ///< passes to leave out, by name; the results must not change

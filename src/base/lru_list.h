@@ -2,6 +2,7 @@
 // keep what they made for the extents of a run in one, so that a program that meets ever new extents does not grow.
 #pragma once
 
+#include <cstddef>
 #include <list>
 #include <utility>
 
@@ -14,7 +15,7 @@ class LruList {
   explicit LruList(size_t most) : most_(most) {}
 
   /// The entry of which `is_it` is true, asked from the latest one on; it is the latest from now on. Null if there is
-  /// none. It stays where it is until it is dropped.
+  /// none. Its address is stable until it is dropped, removed or cleared.
   template <class F>
   T* find(F is_it) {
     for (auto at = entries_.begin(); at != entries_.end(); ++at)
@@ -24,6 +25,7 @@ class LruList {
       }
     return nullptr;
   }
+  /// Adds it as the latest one; where there are too many, the one that was not used for the longest time goes.
   T& add(T entry) {
     entries_.push_front(std::move(entry));
     if (entries_.size() > most_) entries_.pop_back();

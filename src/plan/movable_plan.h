@@ -34,9 +34,9 @@ class MovablePlan {
   /// views, buffers or packed operands, or an update that cannot be made in place; then it is where it was. If it
   /// throws, as for numbers that an op refuses, this must not be used any more: executors that it gave are not touched.
   bool move(const Bindings& bindings);
-  /// Plans the arena for these numbers, so that later moves to numbers no larger than these use it as it is. Returns
-  /// false, and nothing changes, if they need a plan of another form, if an op refuses them, or if the arena would take
-  /// more than `most_bytes`.
+  /// Plans the arena for these numbers, so that later moves to numbers no larger than these use it as it is. The
+  /// extents stay as they are. Returns false, and nothing changes, if they need a plan of another form, if an op
+  /// refuses them, or if the arena would take more than `most_bytes`.
   bool reserve(const Bindings& most, size_t most_bytes);
   /// How often this plan's arena was planned. Executors of this plan with the same count may share the memory of runs.
   size_t arena_count() const { return arena_count_; }

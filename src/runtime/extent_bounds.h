@@ -10,11 +10,11 @@ namespace rlx {
 class ExtentBounds {
  public:
   ExtentBounds() = default;
-  /// Fails if the inputs of the graph do not have a symbol that is bounded, or if a bound is less than 1.
+  /// Fails if `bounds` names a symbol that the type of no input has, or if a bound is less than 1.
   ExtentBounds(const Graph& g, const Bindings& bounds);
 
-  /// Fails if the extents of the inputs give a symbol a number beyond its bound. Inputs that do not fit the graph are
-  /// refused elsewhere, unless finding a symbol's number needs all of them.
+  /// Fails if the extents of the inputs give a symbol a number beyond its bound. `g` is the constructor's graph. Inputs
+  /// of a wrong number or type are refused elsewhere, and here only if a symbol has to be solved for.
   void check(const Graph& g, Tensors inputs) const {
     if (!bounds_.empty()) check_extents(g, inputs);
   }
