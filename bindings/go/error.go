@@ -18,10 +18,11 @@ const (
 	Internal
 	Cancelled
 	DeviceLost
+	TooLarge
 )
 
 var statusNames = [...]string{"ok", "invalid argument", "shape mismatch", "unsupported", "parse error", "not found",
-	"i/o error", "out of memory", "internal error", "cancelled", "device lost"}
+	"i/o error", "out of memory", "internal error", "cancelled", "device lost", "too large"}
 
 // Error gives the name of the kind.
 func (s Status) Error() string {
@@ -39,6 +40,9 @@ type Error struct {
 	// Report is the dispatch report as JSON, of a compile that failed because the device does not run all of the
 	// graph; else "".
 	Report string
+	// Bytes and Limit are, of a file that would be larger than what reads it can take, the bytes that it would have
+	// and the most that it may have; else 0.
+	Bytes, Limit uint64
 }
 
 func (e *Error) Error() string { return "rlx: " + e.Message }
@@ -57,6 +61,7 @@ func (l *Library) failure(status int32, e unsafe.Pointer) error {
 	err := &Error{Status: Status(status), Message: Status(status).Error()}
 	if e != nil {
 		err.Message, err.Report = l.c.ErrorMessage(e), l.c.ErrorReport(e)
+		l.c.ErrorTooLarge(e, &err.Bytes, &err.Limit)
 		l.c.ErrorFree(e)
 	}
 	return err

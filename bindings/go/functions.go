@@ -7,11 +7,12 @@ type p = unsafe.Pointer
 // functions are those of include/rlx/c.h that the package calls, by their names there. A plain address is called
 // through purego.SyscallN, without reflection: what runs once per run.
 type functions struct {
-	VersionString func() string    `c:"rlx_version_string"`
-	ErrorMessage  func(e p) string `c:"rlx_error_message"`
-	ErrorReport   func(e p) string `c:"rlx_error_report"`
-	ErrorFree     func(e p)        `c:"rlx_error_free"`
-	TextFree      func(text p)     `c:"rlx_text_free"`
+	VersionString func() string                         `c:"rlx_version_string"`
+	ErrorMessage  func(e p) string                      `c:"rlx_error_message"`
+	ErrorReport   func(e p) string                      `c:"rlx_error_report"`
+	ErrorFree     func(e p)                             `c:"rlx_error_free"`
+	ErrorTooLarge func(e p, bytes, limit *uint64) int32 `c:"rlx_error_is_too_large"`
+	TextFree      func(text p)                          `c:"rlx_text_free"`
 
 	TensorCreate func(dtype string, dims p, rank uintptr, data p, size uintptr, tensor, e *p) int32                           `c:"rlx_tensor_create"`
 	TensorBorrow func(dtype string, dims p, rank uintptr, data p, size uintptr, release, context uintptr, tensor, e *p) int32 `c:"rlx_tensor_borrow"`

@@ -29,7 +29,8 @@ typedef enum rlx_status {
   RLX_OUT_OF_MEMORY = 7,
   RLX_INTERNAL = 8,
   RLX_CANCELLED = 9,
-  RLX_DEVICE_LOST = 10
+  RLX_DEVICE_LOST = 10,
+  RLX_TOO_LARGE = 11
 } rlx_status;
 
 typedef struct rlx_error rlx_error;                 /* freed by rlx_error_free */
@@ -61,6 +62,9 @@ rlx_error* rlx_error_create(rlx_status status, const char* message);
 /* The dispatch report as JSON, of a compile that failed because the device does not run all of the graph; "" of any
    other error. Belongs to the error. */
 const char* rlx_error_report(const rlx_error* error);
+/* Whether the error is of a file that would be larger than what reads it can take. If so, the bytes that it would have
+   and the most that it may have are stored; either pointer may be NULL. */
+int rlx_error_is_too_large(const rlx_error* error, uint64_t* bytes, uint64_t* limit);
 
 /* ---- tensors: dense, row-major; `dtype` is a name: "f32", "i64", "bool", ... ----
    An element of "bool" is a byte that is 0 or 1. Any other is refused with an error that names the element, here and in

@@ -21,6 +21,7 @@ enum class ErrorCode {
   internal = 8,          ///< our own mistake: please report it
   cancelled = 9,         ///< the caller of a run has cancelled it
   device_lost = 10,      ///< the device is gone, with what was on it: nothing more runs there
+  too_large = 11,        ///< a file would be larger than what reads it can take; TooLarge has both numbers
 };
 const char* name_of(ErrorCode code);
 

@@ -8,6 +8,7 @@
 
 namespace rlx {
 
+/// Its code is ErrorCode::too_large.
 class TooLarge : public Error {
  public:
   /// `what` is a noun: "model.mlmodel".

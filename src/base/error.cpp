@@ -15,6 +15,7 @@ const char* name_of(ErrorCode code) {
     case ErrorCode::internal: return "internal error";
     case ErrorCode::cancelled: return "cancelled";
     case ErrorCode::device_lost: return "device lost";
+    case ErrorCode::too_large: return "too large";
   }
   return "unknown error";
 }

@@ -75,6 +75,12 @@ const char* rlx_version_string(void) { return rlx::version(); }
 const char* rlx_error_message(const rlx_error* error) { return error ? error->message.c_str() : ""; }
 rlx_status rlx_error_status(const rlx_error* error) { return error ? error->status : RLX_OK; }
 const char* rlx_error_report(const rlx_error* error) { return error ? error->report.c_str() : ""; }
+int rlx_error_is_too_large(const rlx_error* error, uint64_t* bytes, uint64_t* limit) {
+  if (!error || error->bytes == 0) return 0;
+  if (bytes) *bytes = error->bytes;
+  if (limit) *limit = error->limit;
+  return 1;
+}
 void rlx_error_free(rlx_error* error) { delete error; }
 
 // ---- tensors ----

@@ -44,9 +44,7 @@ void require_ok(rlx_status status, rlx_error* error, const std::string& what) {
   if (status == RLX_OK) return rlx_error_free(error);
   const std::string message = error ? error->message : "it gave no message";
   rlx_error_free(error);
-  const auto known = status >= RLX_INVALID_ARGUMENT && status <= RLX_DEVICE_LOST ? static_cast<ErrorCode>(status)
-                                                                                 : ErrorCode::invalid_argument;
-  fail(known, what, " failed: ", message);
+  fail(rlx::c::code_of(status, ErrorCode::invalid_argument), what, " failed: ", message);
 }
 
 /// The call as a rule sees it. It refers to nothing but itself.

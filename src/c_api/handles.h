@@ -16,12 +16,14 @@
 #include "rlx/quantization.h"
 #include "rlx/session.h"
 #include "rlx/tokenizer.h"
+#include "rlx/too_large.h"
 #include "rlx/train.h"
 
 struct rlx_error {
   rlx_status status;
   std::string message;
-  std::string report = {};  // of a compile that failed
+  std::string report = {};        // of a compile that failed
+  uint64_t bytes = 0, limit = 0;  // of what is too large; else 0
 };
 struct rlx_tensor {
   rlx::Tensor tensor;
@@ -91,6 +93,11 @@ inline rlx_status store(rlx_error** error, rlx_status status, const char* messag
   return status;
 }
 
+/// The code of a status that a caller's function ended with; `otherwise` where it is RLX_OK or no status.
+inline ErrorCode code_of(rlx_status status, ErrorCode otherwise) {
+  return status >= RLX_INVALID_ARGUMENT && status <= RLX_TOO_LARGE ? static_cast<ErrorCode>(status) : otherwise;
+}
+
 /// Runs `body`, and turns what it throws into a status and an error.
 template <class Body>
 rlx_status guarded(rlx_error** error, Body body) noexcept {
@@ -100,6 +107,10 @@ rlx_status guarded(rlx_error** error, Body body) noexcept {
     return RLX_OK;
   } catch (const rlx::CompileError& e) {
     return store(error, static_cast<rlx_status>(e.code()), e.what(), &e.report());
+  } catch (const rlx::TooLarge& e) {
+    const rlx_status status = store(error, RLX_TOO_LARGE, e.what());
+    if (error && *error) (*error)->bytes = e.bytes, (*error)->limit = e.limit;
+    return status;
   } catch (const rlx::Error& e) {
     return store(error, static_cast<rlx_status>(e.code()), e.what());
   } catch (const std::bad_alloc&) {

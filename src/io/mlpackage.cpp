@@ -72,7 +72,7 @@ std::string root_item(const JsonTree& manifest) {
 }  // namespace
 
 TooLarge::TooLarge(std::string_view what, uint64_t has, uint64_t most)
-    : Error(ErrorCode::unsupported,
+    : Error(ErrorCode::too_large,
             text_of(what, " would have ", has, " bytes, and Core ML takes at most ", most, "; nothing was written")),
       bytes(has), limit(most) {}
 

@@ -83,7 +83,7 @@ static int has_results(void) {
 }
 static void after(rlx_status status, enum asked asked, int has_error) {
   const char* message = error ? rlx_error_message(error) : "";
-  int holds = status >= RLX_OK && status <= RLX_DEVICE_LOST;
+  int holds = status >= RLX_OK && status <= RLX_TOO_LARGE;
   if (asked == WORKS) holds &= status == RLX_OK;
   if (asked == REFUSED) holds &= status != RLX_OK;
   if (asked == REFUSES_NULL) holds &= status == RLX_INVALID_ARGUMENT && strstr(message, "is NULL") != NULL;

@@ -72,7 +72,7 @@ VALID = {
     "->rlx_tensor": "&made_tensors[0]", "->rlx_graph": "&made_graph", "->rlx_session": "&made_session",
     "->rlx_compiled": "&made_compiled", "->rlx_training": "&made_training", "->rlx_quantization": "&made_quantization",
     "->rlx_coreml": "&made_coreml", "->rlx_coreml_state": "&made_state", "->rlx_value": "&made_values[0]",
-    "rlx_error_message.error": "o.failure", "rlx_error_status.error": "o.failure", "rlx_error_report.error": "o.failure",
+    "rlx_error_message.error": "o.failure", "rlx_error_status.error": "o.failure", "rlx_error_report.error": "o.failure", "rlx_error_is_too_large.error": "o.failure",
     "rlx_graph_parse.size": "strlen(kPlain)", "rlx_graph_inline.inputs": "one_value", "rlx_graph_save.path": "written_path",
     "rlx_graph_input.name": '"fresh"', "rlx_graph_param.name": '"fresh"', "rlx_graph_output.name": '"fresh"',
     "rlx_graph_type.size": "&made_size", "rlx_graph_signature_type.size": "&made_size", "rlx_compiled_type.size": "&made_size",
@@ -98,7 +98,7 @@ VALID = {
     "rlx_compiled_placement.json": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
-OPTIONAL = set("""error attrs count types types_size name:rlx_graph_output buffer options config policy release context
+OPTIONAL = set("""error bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count types types_size name:rlx_graph_output buffer options config policy release context
     data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type

@@ -245,6 +245,7 @@ TEST_CASE("a model that no loader could read is refused before anything is writt
     write_mlpackage(folder / "x.mlpackage", model_of({huge}));
     FAIL("it was written");
   } catch (const TooLarge& error) {
+    CHECK(error.code() == ErrorCode::too_large);
     CHECK(error.bytes == uint64_t{1} << 31);
     CHECK(error.limit == (uint64_t{1} << 31) - 1);
     CHECK(std::string(error.what()).find("u8[2147483648]") != std::string::npos);

@@ -28,6 +28,7 @@ class Error(Exception):
     io                  OSError
     out_of_memory       MemoryError
     internal            RuntimeError
+    too_large           ValueError (a file would be larger than what reads it can take: `bytes` is what it would have, `limit` the most)
     """
 
     def __new__(cls, message="", status="invalid_argument"):
@@ -43,7 +44,7 @@ class Error(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self):
-        return TracedValueError if isinstance(self, TracedValueError) else Error, (str(self), self.status), {"report": self.report}
+        return TracedValueError if isinstance(self, TracedValueError) else Error, (str(self), self.status), vars(self)
 
 
 class _InvalidArgument(Error, ValueError, TypeError):
@@ -90,9 +91,14 @@ class _DeviceLost(Error, RuntimeError):
     pass
 
 
+class _TooLarge(Error, ValueError):
+    bytes = limit = None  # what the file would have, and the most that it may have
+
+
 _OF_STATUS = {"invalid_argument": _InvalidArgument, "shape_mismatch": _ShapeMismatch, "axis_out_of_range": _AxisOutOfRange,
               "unsupported": _Unsupported, "parse": _Parse, "not_found": _NotFound, "io": _Io, "out_of_memory": _OutOfMemory,
-              "internal": _Internal, "cancelled": _Cancelled, "device_lost": _DeviceLost}
+              "internal": _Internal, "cancelled": _Cancelled, "device_lost": _DeviceLost,
+              "too_large": _TooLarge}
 for _class in _OF_STATUS.values():
     _class.__name__ = _class.__qualname__ = "Error"  # what a traceback shows: rlx.Error, whichever kind it is
     _class.__module__ = "rlx"
@@ -106,7 +112,7 @@ class TracedValueError(Error, TypeError):
 TracedValueError.__module__ = "rlx"
 
 _STATUS = ["ok", "invalid_argument", "shape_mismatch", "unsupported", "parse", "not_found", "io", "out_of_memory", "internal",
-           "cancelled", "device_lost"]
+           "cancelled", "device_lost", "too_large"]
 
 
 class Value(Structure):
@@ -182,6 +188,7 @@ _SIGNATURES = {
     "rlx_error_message": (c_char_p, [_p]),
     "rlx_error_status": (c_int, [_p]),
     "rlx_error_report": (c_char_p, [_p]),
+    "rlx_error_is_too_large": (c_int, [_p, POINTER(c_uint64), POINTER(c_uint64)]),
     "rlx_error_free": (None, [_p]),
     "rlx_tensor_create": (c_int, [c_char_p, POINTER(c_int64), c_size_t, _p, c_size_t, POINTER(_p), _err]),
     "rlx_tensor_borrow": (c_int, [c_char_p, POINTER(c_int64), c_size_t, _p, c_size_t, _p, _p, POINTER(_p), _err]),
@@ -409,8 +416,12 @@ def failed(status, error):
     """The exception for an error out-parameter, which is freed."""
     message = lib.rlx_error_message(error).decode() if error else _STATUS[status]
     report = lib.rlx_error_report(error)
+    sizes = c_uint64(), c_uint64()
+    is_too_large = lib.rlx_error_is_too_large(error, byref(sizes[0]), byref(sizes[1]))
     lib.rlx_error_free(error)
     made = Error(at_user_line(message), _STATUS[status])
+    if is_too_large:
+        made.bytes, made.limit = (size.value for size in sizes)
     if report:
         made.report = json.loads(report)
     for told, cause in reversed(list(causes)):

@@ -82,7 +82,7 @@ void load_plugin(const std::string& path) {
         const rlx_status status =
             user_code("the library's rlx_register_backends", [&] { return backends(&kFunctions, &stored.error); });
         if (status != RLX_OK)
-          fail(status > RLX_OK && status <= RLX_DEVICE_LOST ? static_cast<ErrorCode>(status) : ErrorCode::internal,
+          fail(c::code_of(status, ErrorCode::internal),
                stored.error ? stored.error->message : "its rlx_register_backends failed, and gave no reason");
       });
 }

@@ -29,10 +29,7 @@ std::vector<std::string> words_of(const char* text) {
   return words;
 }
 
-ErrorCode code_of(rlx_status status) {
-  const bool is_known = status > RLX_OK && status <= RLX_DEVICE_LOST;
-  return is_known ? static_cast<ErrorCode>(status) : ErrorCode::internal;
-}
+ErrorCode code_of(rlx_status status) { return c::code_of(status, ErrorCode::internal); }
 
 Limits limits_of(const rlx_target& target) {
   Limits limits;
