@@ -17,6 +17,13 @@ install(TARGETS rlx EXPORT rlxTargets
 if(TARGET rlx_program)
   rlx_look_in(rlx_program "${bin_to_lib}")
   install(TARGETS rlx_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  if(NOT CMAKE_CROSSCOMPILING)  # the program writes its manual pages and completions itself
+    set(share "${PROJECT_BINARY_DIR}/share")
+    add_custom_command(OUTPUT "${share}/man/man1/rlx.1" COMMAND rlx_program manual --install "${share}" DEPENDS rlx_program
+      COMMENT "Writing the manual pages and completions" VERBATIM)
+    add_custom_target(rlx_manual ALL DEPENDS "${share}/man/man1/rlx.1")
+    install(DIRECTORY "${share}/" DESTINATION "${CMAKE_INSTALL_DATADIR}")
+  endif()
 endif()
 # The archive: its users link to what the shared library is linked to. Libraries of the system go by their names, as a package is moved from one
 # machine to another; what lies in no folder of the system is copied beside.

@@ -58,10 +58,11 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);  // also keeps a sentence "search" behind `embed` from being taken for a subcommand
   app.footer(kFooter);
   std::vector<Subcommand> subcommands;
-  for (auto add : {add_embed,   add_tokenize,   add_detokenize,  add_search,  add_generate, add_chat,
-                   add_logits,  add_perplexity, add_run,         add_compile, add_train,    add_quantize,
-                   add_convert, add_inspect,    add_where,       add_ops,     add_devices,  add_test_device,
-                   add_bench,   add_calibrate,  add_conformance, add_lint,    add_compare})
+  for (auto add :
+       {add_embed,      add_tokenize, add_detokenize, add_search,      add_generate, add_chat,      add_logits,
+        add_perplexity, add_run,      add_compile,    add_train,       add_quantize, add_convert,   add_inspect,
+        add_where,      add_ops,      add_devices,    add_test_device, add_bench,    add_calibrate, add_conformance,
+        add_lint,       add_compare,  add_completion, add_manual})
     subcommands.push_back(add(app));
   try {
     app.parse(argc, argv);

@@ -45,5 +45,7 @@ Subcommand add_conformance(CLI::App& rlx);
 Subcommand add_convert(CLI::App& rlx);
 Subcommand add_lint(CLI::App& rlx);
 Subcommand add_compare(CLI::App& rlx);
+Subcommand add_completion(CLI::App& rlx);
+Subcommand add_manual(CLI::App& rlx);
 
 }  // namespace rlx::tools

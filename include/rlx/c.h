@@ -66,6 +66,25 @@ const char* rlx_error_report(const rlx_error* error);
    and the most that it may have are stored; either pointer may be NULL. */
 int rlx_error_is_too_large(const rlx_error* error, uint64_t* bytes, uint64_t* limit);
 
+/* ---- messages: what RLX says while it works, beside errors (rlx/log.h) ---- */
+typedef enum rlx_log_level {
+  RLX_LOG_OFF = -1,
+  RLX_LOG_ERROR = 0,   /* something failed where no call could tell it */
+  RLX_LOG_WARNING = 1, /* the result is right, and something was not as it should be */
+  RLX_LOG_INFO = 2,    /* what was compiled or read, and how long it took */
+  RLX_LOG_DEBUG = 3    /* each pass of a compile */
+} rlx_log_level;
+/* Gets one message, without a newline at its end, on whichever thread says it, several at once. It must not call
+   rlx_log_set_sink; what is said while it runs, on its thread, goes to standard error. */
+typedef void (*rlx_log_sink)(void* context, rlx_log_level level, const char* message);
+/* Sends messages to `sink`; NULL: to standard error, as before the first call. When it returns, no thread is in the sink
+   of before. */
+rlx_status rlx_log_set_sink(rlx_log_sink sink, void* context, rlx_error** error);
+/* The level up to which messages are made, an rlx_log_level; at first RLX_LOG_WARNING, or what the environment variable
+   RLX_LOG says. */
+rlx_status rlx_log_set_level(int most, rlx_error** error);
+rlx_log_level rlx_log_get_level(void);
+
 /* ---- tensors: dense, row-major; `dtype` is a name: "f32", "i64", "bool", ... ----
    An element of "bool" is a byte that is 0 or 1. Any other is refused with an error that names the element, here and in
    rlx_compiled_call: what compares as true in C is written as `x != 0`. */

@@ -12,6 +12,7 @@
 #include "rlx/io.h"
 #include "rlx/kernel.h"
 #include "rlx/language_model.h"
+#include "rlx/log.h"
 #include "rlx/lora.h"
 #include "rlx/machine.h"
 #include "rlx/metrics.h"

@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <cstdlib>
-#include <iostream>
 #include <list>
 #include <mutex>
 #include <system_error>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/event_source.h"
+#include "base/log.h"
 #include "base/per_process.h"
 #include "rlx/error.h"
 
@@ -136,9 +136,9 @@ class CallbackThread {
       try {
         one.front().f(copy_of(one.front().error));
       } catch (const std::exception& e) {
-        std::cerr << "rlx: a function that was called when an event ended threw: " << e.what() << '\n';
+        log_message(LogLevel::error, "a function that was called when an event ended threw: ", e.what());
       } catch (...) {
-        std::cerr << "rlx: a function that was called when an event ended threw what is no std::exception\n";
+        log_message(LogLevel::error, "a function that was called when an event ended threw what is no std::exception");
       }
     }
   }

@@ -3,12 +3,12 @@
 #include "compile/pipeline.h"
 
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
+#include <iomanip>
+#include <sstream>
 
 #include "backends/registry.h"
 #include "base/growth_limit.h"
-#include "base/printable_text.h"
+#include "base/log.h"
 #include "compile/dump.h"
 #include "ir/verify.h"
 #include "passes/carry_channels_last.h"
@@ -122,11 +122,6 @@ const SharedPass kAfter[] = {
     {"widen_regions", widen_regions_for},              // rounds less within them, if that was allowed
 };
 
-bool verbose() {
-  const char* v = std::getenv("RLX_VERBOSE");
-  return v && *v && std::string_view(v) != "0";
-}
-
 /// The names of a target's own passes, those of its next stages too.
 void add_own_names(const Target& target, std::vector<std::string>& names) {
   for (const Pass& pass : target.first) names.emplace_back(pass.name);
@@ -139,7 +134,7 @@ void add_own_names(const Target& target, std::vector<std::string>& names) {
 class Runner {
  public:
   Runner(const Graph& g, const CompileOptions& options, const PipelineTrace& trace)
-      : options_(options), is_verbose_(verbose() && !trace.is_silent), dump_(g, trace) {}
+      : options_(options), is_verbose_(is_logged(LogLevel::debug) && !trace.is_silent), dump_(g, trace) {}
 
   /// For one stage of a target and those behind it.
   Pipelined run(Graph graph, const Target& target) {
@@ -188,10 +183,14 @@ class Runner {
                                  verify(made);
                                  return made;
                                });
-    if (is_verbose_)
-      std::fprintf(stderr, "rlx: %-22.*s %8.3f ms  %5zu -> %5zu nodes\n", static_cast<int>(name.size()), name.data(),
-                   std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(),
-                   graph.nodes().size(), after.nodes().size());
+    if (is_verbose_) {
+      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+      std::ostringstream line;
+      line << std::left << std::setw(22) << name << std::right << std::fixed << std::setprecision(3) << std::setw(9)
+           << took.count() << " ms  " << std::setw(5) << graph.nodes().size() << " -> " << std::setw(5)
+           << after.nodes().size() << " nodes";
+      log_message(LogLevel::debug, line.str());
+    }
     dump_.stage(name, after);
     graph = std::move(after);
   }
@@ -266,9 +265,8 @@ Pipelined run_pipeline(const Graph& g, const Target& whole, const CompileOptions
   if (const DType narrow = computed_in(options, target); narrow != f32)
     result.report.target += narrow == i8 ? ", f32 computed in int8" : text_of(", f32 computed in ", narrow);
   if (is_narrowed) result.report.target += ", 64 bits narrowed to 32";
-  if (verbose() && !trace.is_silent)
-    std::fprintf(stderr, "rlx: '%s' for %s\n%s", printable_text(g.name()).c_str(), result.report.target.c_str(),
-                 result.report.table().c_str());
+  if (is_logged(LogLevel::debug) && !trace.is_silent)
+    log_message(LogLevel::debug, "'", g.name(), "' for ", result.report.target, "\n", result.report.table());
   return result;
 }
 

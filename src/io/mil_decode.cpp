@@ -2,6 +2,7 @@
 // FeatureTypes.proto; each function reads one kind of message.
 #include <bit>
 #include <limits>
+#include <map>
 
 #include "io/mil_codec.h"
 #include "io/names_in_messages.h"
@@ -570,6 +571,57 @@ void read_description(Model& model, Message m) {
   });
 }
 
+/// Fails for a model that is no ML Program. `kind` is the number of its field in Model.proto, 0 if there is none.
+[[noreturn]] void refuse_kind(uint32_t kind, int32_t specification_version) {
+  static const std::map<uint32_t, const char*> kKinds = {{200, "a pipeline that classifies"},
+                                                         {201, "a pipeline that gives numbers"},
+                                                         {202, "a pipeline of models"},
+                                                         {300, "a linear regression"},
+                                                         {301, "a support vector regression"},
+                                                         {302, "a regression by trees"},
+                                                         {303, "a neural network that gives numbers"},
+                                                         {304, "a Bayesian probit regression"},
+                                                         {400, "a linear classifier"},
+                                                         {401, "a support vector classifier"},
+                                                         {402, "a classifier by trees"},
+                                                         {403, "a neural network that classifies"},
+                                                         {404, "a classifier by nearest neighbours"},
+                                                         {500, "a neural network"},
+                                                         {501, "a recommender"},
+                                                         {555, "a model of custom code"},
+                                                         {556, "a link to another model"},
+                                                         {560, "a threshold of classes"},
+                                                         {600, "a one-hot encoder"},
+                                                         {601, "an imputer"},
+                                                         {602, "a joiner of features"},
+                                                         {603, "a vectorizer of dictionaries"},
+                                                         {604, "a scaler"},
+                                                         {606, "a mapping of categories"},
+                                                         {607, "a normalizer"},
+                                                         {609, "an extractor of elements"},
+                                                         {610, "non-maximum suppression"},
+                                                         {900, "the identity"},
+                                                         {2000, "a classifier of texts of Create ML"},
+                                                         {2001, "a tagger of words of Create ML"},
+                                                         {2002, "a feature print of images of Apple's Vision"},
+                                                         {2003, "a preprocessing of sounds of Apple's"},
+                                                         {2004, "a gazetteer of Create ML"},
+                                                         {2005, "a word embedding of Create ML"},
+                                                         {2006, "a feature print of sounds of Apple's"},
+                                                         {3000, "a model within a model"}};
+  const auto found = kKinds.find(kind);
+  const std::string what = found != kKinds.end() ? found->second
+                           : kind                ? text_of("of kind ", kind)
+                                                 : "of no kind: there is nothing in it";
+  const bool is_network = kind == 303 || kind == 403 || kind == 500;
+  const char* remedy = is_network                   ? "convert the network that it was made of anew, by coremltools: "
+                                                      "ct.convert(model, convert_to=\"mlprogram\"), then save(\"X.mlpackage\")"
+                       : kind >= 200 && kind <= 202 ? "load the models that it holds one by one, each as an ML Program"
+                                                    : "only ML Programs are read, which coremltools makes of networks";
+  fail(ErrorCode::unsupported, "the model is ", what, " (specification version ", specification_version,
+       "), not an ML Program, which there are from version 6 on; ", remedy);
+}
+
 }  // namespace
 
 Model decode_model(std::span<const std::byte> bytes) {
@@ -584,13 +636,7 @@ Model decode_model(std::span<const std::byte> bytes) {
     else if (f.number == 502) program = f;
     else if (f.number >= 200) other = f.number;
   });
-  if (!program)
-    fail(ErrorCode::unsupported, "the model is ",
-         other == 500   ? "a neural network of the older kind"
-         : other == 202 ? "a pipeline of models"
-         : other        ? text_of("of kind ", other)
-                        : "of no kind: there is nothing in it",
-         "; an ML Program is needed (specification version 6 or later)");
+  if (!program) refuse_kind(other, model.specification_version);
   model.program = read_program(program->message());
   return model;
 }

@@ -3,10 +3,14 @@
 
 #include <filesystem>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "io/json_tree.h"
 #include "io/mil_codec.h"
 #include "io/names_in_messages.h"
+#include "io/private_folder.h"
+#include "io/unzip.h"
 
 namespace rlx {
 namespace {
@@ -69,6 +73,44 @@ std::string root_item(const JsonTree& manifest) {
   return text(*item, "path", "the manifest's item of the model");
 }
 
+bool has_extension(const fs::path& path, std::string_view extension) {
+  const fs::path name = path.has_filename() ? path : path.parent_path();  // "x.mlmodelc/"
+  return name.extension() == extension;
+}
+
+/// The one model of any form below the folder of an unpacked archive.
+fs::path model_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::recursive_directory_iterator each(folder, error), end; !error && each != end; each.increment(error)) {
+    const fs::path& path = each->path();
+    const bool is_folder = each->is_directory(error);
+    const bool is_package = is_folder && fs::exists(path / "Manifest.json", error);
+    const bool is_model = is_folder ? is_package || has_extension(path, ".mlmodelc") : has_extension(path, ".mlmodel");
+    if (is_model) found.push_back(path);
+    if (is_folder && (is_model || path.filename() == "__MACOSX")) each.disable_recursion_pending();
+  }
+  if (found.empty() && fs::exists(folder / "Manifest.json", error)) return folder;
+  if (found.empty()) fail(ErrorCode::parse, "the archive holds no .mlpackage, .mlmodel or .mlmodelc");
+  if (found.size() > 1) {
+    std::string all;
+    for (const fs::path& path : found)
+      all += (all.empty() ? "" : ", ") + quoted_name(path.lexically_relative(folder).string());
+    fail(ErrorCode::invalid_argument, "the archive holds ", found.size(), " models (", all,
+         "); unpack it and name one");
+  }
+  return found.front();
+}
+
+/// An .mlmodelc, which a system's Core ML has made of a model for itself, cannot be read back.
+void refuse_compiled(const fs::path& path) {
+  std::error_code error;
+  if (!has_extension(path, ".mlmodelc") && !fs::exists(path / "coremldata.bin", error)) return;
+  fail(ErrorCode::unsupported, quoted_name(path.filename().string()),
+       " is a compiled model, which Core ML made of an .mlpackage or .mlmodel for itself and which nothing converts "
+       "back; load what it was made of: in an app's sources it stands under the same name");
+}
+
 }  // namespace
 
 TooLarge::TooLarge(std::string_view what, uint64_t has, uint64_t most)
@@ -78,7 +120,8 @@ TooLarge::TooLarge(std::string_view what, uint64_t has, uint64_t most)
 
 struct MlPackage::Contents {
   std::string path;
-  fs::path root, folder;  // of the package, and of model.mlmodel
+  std::optional<PrivateFolder> unpacked;  // of a zipped package
+  fs::path root, folder;                  // of the package, and of model.mlmodel
   mil::Model model;
   uint64_t model_bytes = 0;
   std::mutex mutex;
@@ -86,27 +129,32 @@ struct MlPackage::Contents {
 };
 
 MlPackage MlPackage::open(const std::string& path) {
-  return with_context([&] { return "reading the Core ML package '" + path + "'"; },
-                      [&] {
-                        MlPackage package;
-                        package.contents_ = std::make_shared<Contents>();
-                        Contents& c = *package.contents_;
-                        c.path = path;
-                        c.root = path;
-                        std::error_code error;
-                        if (!fs::exists(c.root, error))
-                          fail(ErrorCode::not_found, "'", path, "' does not exist; check the path");
-                        if (!fs::is_directory(c.root, error))
-                          fail(ErrorCode::parse, "'", path,
-                               "' is a file; a package is a folder with a Manifest.json in it");
-                        std::string item = root_item(parse_manifest(c.root / "Manifest.json"));
-                        fs::path model = inside(c.root, c.root / "Data", item);
-                        c.folder = model.parent_path();
-                        auto file = FileBytes::read(model.string());
-                        c.model_bytes = file->bytes().size();
-                        c.model = mil::decode_model(file->bytes());
-                        return package;
-                      });
+  return with_context(
+      [&] { return "reading the Core ML package '" + path + "'"; },
+      [&] {
+        MlPackage package;
+        package.contents_ = std::make_shared<Contents>();
+        Contents& c = *package.contents_;
+        c.path = path;
+        std::error_code error;
+        if (!fs::exists(path, error)) fail(ErrorCode::not_found, "'", path, "' does not exist; check the path");
+        const bool is_zipped = !fs::is_directory(path, error) && is_zip(path);
+        if (is_zipped) {
+          c.unpacked.emplace("rlx-unzipped-");
+          unzip(path, c.unpacked->path());
+        }
+        const fs::path found = is_zipped ? model_in(c.unpacked->path()) : fs::path(path);
+        refuse_compiled(found);
+        const bool is_package = fs::is_directory(found, error);
+        c.root = is_package ? found : fs::absolute(found).parent_path();
+        const fs::path model =
+            is_package ? inside(c.root, c.root / "Data", root_item(parse_manifest(c.root / "Manifest.json"))) : found;
+        c.folder = is_package ? model.parent_path() : c.root;
+        auto file = FileBytes::read(model.string());
+        c.model_bytes = file->bytes().size();
+        c.model = mil::decode_model(file->bytes());
+        return package;
+      });
 }
 
 const std::string& MlPackage::path() const { return contents_->path; }

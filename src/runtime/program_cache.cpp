@@ -1,10 +1,12 @@
 // See the header.
 #include "runtime/program_cache.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
 #include "backends/registry.h"
+#include "base/log.h"
 #include "base/printable_text.h"
 #include "compile/split_compile.h"
 #include "io/cache_folder.h"
@@ -38,11 +40,12 @@ std::shared_ptr<const CachedProgram> load_entry(const std::string& path, const s
     if (!(artifact.source == graph_file_of(g))) return nullptr;  // printing is faster than parsing
     auto program = program_of(artifact, *backend_for(artifact.info.report, backend));
     mark_as_used(path);
+    log_message(LogLevel::info, "read the compiled '", g.name(), "' from '", path, "'");
     return std::make_shared<const CachedProgram>(
         CachedProgram{std::move(program), std::move(artifact.info.report), key});
   } catch (const std::exception& e) {
     // A cache is no source of truth: what cannot be read is compiled again, and said.
-    say("compiled graph '", path, "' is left aside and made again: ", e.what());
+    log_message(LogLevel::warning, "compiled graph '", path, "' is left aside and made again: ", e.what());
     return nullptr;
   }
 }
@@ -57,7 +60,7 @@ void save_entry(const std::string& path, const Graph& g, const CachedProgram& ma
     fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
     trim_cache_folder(folder, path);
   } catch (const std::exception& e) {
-    say("the compiled graph could not be kept: ", e.what());
+    log_message(LogLevel::warning, "the compiled graph could not be kept: ", e.what());
   }
 }
 
@@ -118,6 +121,7 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g,
   std::shared_ptr<const CachedProgram> program;
   if (!path.empty()) program = load_entry(path, key, g, backend);
   if (!program) {
+    const auto begin = std::chrono::steady_clock::now();
     CompiledParts made = compile_parts(g, Device::parse(backend->name()), options);
     if (asked_for("RLX_DISPATCH_REPORT")) say("'", g.name(), "' ", made.report);
     require_complete(made.report, options.strict);
@@ -125,6 +129,12 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g,
         CachedProgram{made.split ? lower_split(g, std::move(*made.split), std::move(made.legal))
                                  : backend->lower(std::move(made.legal[0])),
                       std::move(made.report), key});
+    if (is_logged(LogLevel::info)) {
+      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+      const DispatchReport& report = program->report;
+      log_message(LogLevel::info, "compiled '", g.name(), "' for ", report.target, " in ", took.count(),
+                  " ms: ", report.lines.size(), " nodes, ", report.count(Verdict::native), " native");
+    }
     if (!path.empty()) save_entry(path, g, *program, backend, options);
   }
   std::scoped_lock lock(mutex_);

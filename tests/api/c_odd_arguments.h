@@ -65,6 +65,9 @@ static const rlx_buffer in_memory = {in_numbers, sizeof in_numbers}, out_memory 
                         no_memory = {NULL, sizeof in_numbers}, small_memory = {in_numbers, 1},
                         huge_memory = {in_numbers, SIZE_MAX}, empty_memory = {NULL, 0};
 
+static void ignore_message(void* context, rlx_log_level level, const char* message) {
+  (void)context, (void)level, (void)message;
+}
 static void ignore_end(void* context, rlx_status status, const char* message) {
   (void)context, (void)status, (void)message;
 }

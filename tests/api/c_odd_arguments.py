@@ -95,10 +95,11 @@ VALID = {
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
     "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
     "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
-    "rlx_compiled_placement.json": "&made_text",
+    "rlx_compiled_placement.json": "&made_text", "rlx_log_set_sink.sink": "ignore_message", "most": "1",
 }
 # Pointers that may be NULL: by name, or by function and name.
-OPTIONAL = set("""error bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count types types_size name:rlx_graph_output buffer options config policy release context
+OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count
+    types types_size name:rlx_graph_output buffer options config policy release context
     data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type

@@ -85,6 +85,7 @@ PUBLIC = {
     "sampler.h": "models",
     "data.h": "data",
     "lora.h": "train",
+    "log.h": "base",
     "metrics.h": "data",
     "train.h": "train",
     "backend.h": "c_api",

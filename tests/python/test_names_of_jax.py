@@ -270,14 +270,87 @@ def test_prints_of_examples_and_of_steps():
     assert printed(lambda: nested(np.float32([[1, 2], [3, 4]]))) == ["0.0 1.0", "1.0 2.0", "0.0 3.0", "3.0 4.0"]
 
 
+def says(text, make):
+    def f(x):
+        rlx.debug.print(text + " {}", x)
+        return make(x)
+    return f
+
+
+@pytest.mark.parametrize("jitted", [True, False])
+def test_prints_of_branches_come_from_the_one_that_is_taken(jitted):
+    run = rlx.jit if jitted else lambda f: f
+    one = run(lambda p, x: rlx.cond(p, says("then", lambda x: x + 1), says("else", lambda x: x * 2), x))
+    assert printed(lambda: one(True, np.float32(3))) == ["then 3.0"]
+    assert printed(lambda: one(False, np.float32(3))) == ["else 3.0"]
+    assert float(one(False, np.float32(3))) == 6
+    many = run(lambda i, x: rlx.switch(i, [says(f"branch {n}", lambda x: x) for n in range(5)], x))
+    assert [printed(lambda: many(i, np.float32(i))) for i in range(5)] == [[f"branch {i} {float(i)}"] for i in range(5)]
+    only = run(lambda p: rlx.cond(p, lambda: rlx.debug.print("only"), lambda: None))
+    assert printed(lambda: only(True)) == ["only"] and printed(lambda: only(False)) == []
+
+    def branch(v):
+        rlx.scan(lambda c, x: (c + x, rlx.debug.print("step {} {}", c, x)), np.float32(0), v)
+        return rlx.cond(v[0] > 1, says("large", lambda v: v), says("small", lambda v: v), v)
+    nested = run(lambda p, v: rlx.cond(p, branch, lambda v: v, v))
+    assert printed(lambda: nested(True, np.float32([2, 3]))) == ["step 0.0 2.0", "step 2.0 3.0", "large [2. 3.]"]
+    assert printed(lambda: nested(True, np.float32([1, 3]))) == ["step 0.0 1.0", "step 1.0 3.0", "small [1. 3.]"]
+    assert printed(lambda: nested(False, np.float32([1, 3]))) == []
+
+
+def test_prints_of_branches_within_loops_and_examples():
+    def step(c, x):
+        return c + 1, rlx.cond(x > 0, says("up", lambda x: x), says("down", lambda x: -x), x)
+    scanned = rlx.jit(lambda v: rlx.scan(step, np.int32(0), v)[1])
+    assert printed(lambda: scanned(np.float32([1, -2, 3]))) == ["up 1.0", "down -2.0", "up 3.0"]
+    each = rlx.jit(rlx.vmap(lambda x: rlx.cond(x > 0, says("up", lambda x: x), says("down", lambda x: -x), x)))
+    assert printed(lambda: each(np.float32([1, -2, 3]))) == ["up 1.0", "down -2.0", "up 3.0"]
+    slope = rlx.jit(rlx.grad(lambda x: rlx.cond(x > 0, says("up", lambda x: x * x), says("down", lambda x: -x), x)))
+    assert printed(lambda: slope(np.float32(2))) == ["up 2.0"] and float(slope(np.float32(2))) == 4
+
+
+@pytest.mark.parametrize("jitted", [True, False])
+def test_prints_of_a_while_loop_come_with_each_trip(jitted):
+    run = rlx.jit if jitted else lambda f: f
+    counted = run(lambda n: rlx.while_loop(lambda i: i < n, lambda i: says("trip", lambda i: i + 1)(i), 0))
+    assert printed(lambda: counted(3)) == ["trip 0", "trip 1", "trip 2"]
+    assert printed(lambda: counted(0)) == []
+    unread = run(lambda n: (rlx.while_loop(lambda i: i < n, lambda i: says("unread", lambda i: i + 1)(i), 0), n)[1])
+    assert printed(lambda: unread(2)) == ["unread 0", "unread 1"]
+
+    def outer(s):
+        i, n = s
+        rlx.debug.print("outer {}", i)
+        rlx.while_loop(lambda j: j < i, says("inner", lambda j: j + 1), 0)
+        rlx.cond(i % 2 == 0, lambda: rlx.debug.print("even"), lambda: None)
+        rlx.debug.print("end {name}", name=i)
+        return i + 1, n
+    nested = run(lambda n: rlx.while_loop(lambda s: s[0] < s[1], outer, (0, n)))
+    assert printed(lambda: nested(3)) == ["outer 0", "even", "end 0", "outer 1", "inner 0", "end 1",
+                                          "outer 2", "inner 0", "inner 1", "even", "end 2"]
+    within = run(lambda p, n: rlx.cond(p, lambda n: rlx.while_loop(lambda i: i < n, says("in", lambda i: i + 1), 0), lambda n: n, n))
+    assert printed(lambda: within(True, 2)) == ["in 0", "in 1"] and printed(lambda: within(False, 2)) == []
+    scanned = run(lambda v: rlx.scan(lambda c, n: (c, rlx.while_loop(lambda i: i < n, says("in", lambda i: i + 1), 0)), 0, v)[1])
+    assert printed(lambda: scanned(np.int32([1, 2]))) == ["in 0", "in 0", "in 1"]
+    slope = run(rlx.grad(lambda x: rlx.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, says("x", lambda x: x * x)(s[1])), (0, x), max_trips=4)[1]))
+    lines = printed(lambda: slope(np.float32(2)))
+    assert lines[:2] == ["x 2.0", "x 4.0"] and float(slope(np.float32(2))) == 32
+
+
+def test_equal_prints_of_while_loops_are_one_op():
+    from rlx import _custom_op
+
+    def call():
+        rlx.while_loop(lambda i: i < 1, says("once", lambda i: i + 1), 0)
+    printed(call)
+    before = len(_custom_op._callbacks)
+    assert [printed(call) for _ in range(3)] == [["once 0"]] * 3
+    assert len(_custom_op._callbacks) == before
+
+
 def test_prints_that_cannot_be_are_refused():
-    def body(x):
-        rlx.debug.print("{}", x)
-        return x
-    for call in (lambda: rlx.cond(True, body, body, 1.0), lambda: rlx.switch(0, [body, body], 1.0),
-                 lambda: rlx.while_loop(lambda x: x < 0, body, 1.0)):
-        with pytest.raises(NotImplementedError, match="debug.print stands in a function that (cond|switch|while_loop) traces"):
-            call()
+    with pytest.raises(NotImplementedError, match="debug.print stands in a function that the condition of while_loop traces"):
+        rlx.while_loop(lambda x: (rlx.debug.print("{}", x), x < 0)[1], lambda x: x, 1.0)
     with pytest.raises(TypeError, match="takes a text"):
         rlx.debug.print(1.0)
 

@@ -24,7 +24,10 @@ namespace fs = std::filesystem;
 bool is_package(const std::string& path) {
   std::string name = path;
   while (name.size() > 1 && name.back() == '/') name.pop_back();
-  return name.ends_with(".mlpackage");
+  for (const char* extension :
+       {".mlpackage", ".mlpackage.zip", ".mlmodel", ".mlmodel.zip", ".mlmodelc", ".mlmodelc.zip"})
+    if (name.ends_with(extension)) return true;
+  return false;
 }
 
 namespace {
@@ -197,6 +200,7 @@ void inspect_package(const std::string& path, bool all) {
   std::error_code error;
   for (const auto& entry : fs::recursive_directory_iterator(path, error))
     if (entry.is_regular_file(error)) bytes += static_cast<double>(entry.file_size(error));
+  if (fs::is_regular_file(path, error)) bytes = static_cast<double>(fs::file_size(path, error));
   write_out(text_of("sizes\n  model ", bytes_text(static_cast<double>(package.model_bytes())), ", package ",
                     bytes_text(bytes), "\n"));
 }

@@ -15,7 +15,7 @@ language models in `rlx.llm`, Core ML packages in `rlx.coreml`; transforms and c
 
 import sys as _sys
 
-from . import _array, _control, _graph, _jit, _native, _transforms, ops, tree, tree_util
+from . import _array, _control, _graph, _jit, _log, _native, _transforms, ops, tree, tree_util
 from . import numpy
 from . import _operators, fft, linalg, nn, random, special
 from . import debug, lax

@@ -25,6 +25,7 @@ class Trace:
         self.graph = _graph.Graph(name)
         self.prints = []  # debug.Printed, of arrays of this trace
         self.printless = printless  # who traces here and cannot take prints; None if they can be taken
+        self.token = None  # of the body of a while_loop: what its next print takes, and gives to the one behind it
         self.captured = []  # [(Array of an outer trace, or of elements; Array here)]
         self._seen = {}
         self._numbers = {}
@@ -60,11 +61,16 @@ class Trace:
             self._numbers[key] = made
         return made
 
-    def keep_print(self, printed):
+    def keep_prints(self, prints):
         if self.printless is not None:
             raise Error(at_user_line(f"debug.print stands in a function that {self.printless} traces, which gives back no values of its "
                                      "insides; return the value and print the result"), "unsupported")
-        self.prints.append(printed.of([self.lift(x) for x in printed.arrays]))
+        prints = [p.of([self.lift(x) for x in p.arrays]) for p in prints]
+        if self.token is not None:
+            from .debug import while_running
+            self.token = while_running(prints, self.token)
+        else:
+            self.prints += prints
 
     def capture(self, arrays):
         for a in arrays:

@@ -1,9 +1,11 @@
 """Control flow that is traced: cond, switch, while_loop, fori_loop, scan, map, associative_scan."""
 
+import functools
+
 import numpy as np
 
-from . import _dtypes, _graph, tree
-from ._array import Array, as_array, convert, emit
+from . import _dtypes, _graph, debug, tree
+from ._array import Array, as_array, convert, current_trace, emit
 from ._native import Error, at_user_line
 from ._jit import Traced
 
@@ -12,11 +14,12 @@ def _types(arrays):
     return [(x.dtype_name, x.shape) for x in arrays]
 
 
-def _traced_alike(functions, structures, types, who):
-    """Several functions as graphs that capture the same outer values in the same order."""
+def _traced_alike(functions, structures, types, printless=(None, None), zeros=({}, {})):
+    """Two functions as graphs that capture the same outer values in the same order. `zeros`: `before` and `after` of Traced."""
     captured = []
     while True:
-        graphs = [Traced(f, s, t, captured=captured, printless=who) for f, s, t in zip(functions, structures, types)]
+        graphs = [Traced(f, s, t, captured=captured, printless=p, **z)
+                  for f, s, t, p, z in zip(functions, structures, types, printless, zeros)]
         seen = {id(x) for x in captured}
         more = []
         for g in graphs:
@@ -37,23 +40,30 @@ def _tree(operands):
 def cond(pred, true_fun, false_fun, *operands):
     """true_fun(*operands) where the scalar `pred` holds, else false_fun(*operands); the other one does not run. Both give
     results of one structure and type."""
-    return _cond(pred, true_fun, false_fun, operands, "cond")
+    return _cond(pred, true_fun, false_fun, operands)
 
 
-def _cond(pred, true_fun, false_fun, operands, who):
+def _cond(pred, true_fun, false_fun, operands):
     arrays, structure = _tree(operands)
     pred = as_array(pred)
     if pred.shape != ():
         raise Error(at_user_line(f"the condition must be a scalar, got the shape {pred.shape}; see where for one for each element"),
                     "shape_mismatch")
-    (a, b), captured = _traced_alike([true_fun, false_fun], [structure] * 2, [_types(arrays)] * 2, who)
+    traced = functools.partial(_traced_alike, [true_fun, false_fun], [structure] * 2, [_types(arrays)] * 2)
+    (a, b), captured = traced()
     if a.out_structure != b.out_structure or a.out_types != b.out_types:
         raise Error(at_user_line(f"the branches differ in their results: {_shown(a)} and {_shown(b)}"), "shape_mismatch")
-    if not a.out_types:
-        return tree.unflatten(a.out_structure, [])
-    out = emit("if_else", [convert(pred, "bool")] + arrays + captured,
-               f"{{then_branch = {a.graph.body_text()}, else_branch = {b.graph.body_text()}}}")
-    return tree.unflatten(a.out_structure, out)
+    if a.prints or b.prints:
+        (a, b), captured = traced(zeros=({"after": b.print_types}, {"before": a.print_types}))
+    pred = convert(pred, "bool")
+    out = []
+    if a.outputs:
+        out = emit("if_else", [pred] + arrays + captured,
+                   f"{{then_branch = {a.graph.body_text()}, else_branch = {b.graph.body_text()}}}")
+    results, prints = len(a.out_types), len(a.print_types)
+    a.show(out[results:], when=(pred, True))
+    b.show(out[results + prints:], when=(pred, False))
+    return tree.unflatten(a.out_structure, out[:results])
 
 
 def switch(index, branches, *operands):
@@ -78,7 +88,7 @@ def _switch(index, branches, first, operands):
         return branches[0](*operands)
     half = (len(branches) + 1) // 2
     return _cond(index < first + half, lambda *xs: _switch(index, branches[:half], first, xs),
-                 lambda *xs: _switch(index, branches[half:], first + half, xs), operands, "switch")
+                 lambda *xs: _switch(index, branches[half:], first + half, xs), operands)
 
 
 def _shown(traced):
@@ -92,10 +102,12 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     cond_of = lambda *leaves: cond_fun(tree.unflatten(structure, leaves))
     flat = tree.structure(tuple([0] * len(arrays)))
     # What the body makes of the initial state decides the types: a Python number may have been weak.
-    first = Traced(body_of, flat, _types(arrays), printless="while_loop")
+    first = Traced(body_of, flat, _types(arrays))
+    if first.prints:
+        return _printing_while_loop(cond_fun, body_fun, tree.unflatten(structure, arrays), max_trips)
     if len(first.out_types) == len(arrays):
         arrays = [convert(x, d) if x.shape == s else x for x, (d, s) in zip(arrays, first.out_types)]
-    (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, "while_loop")
+    (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, (None, "the condition of while_loop"))
     if body.out_structure != structure or body.out_types != _types(arrays):
         raise Error(f"the body gives {_shown(body)} for a state of "
                     f"{', '.join(_graph.type_text(*t) for t in _types(arrays))} as {tree.drawn(structure)}")
@@ -105,6 +117,25 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     out = emit("while_loop", arrays + captured,
                f"{{carries = {len(arrays)}, condition = {test.graph.body_text()}, body = {body.graph.body_text()}{bound}}}")
     return tree.unflatten(structure, out)
+
+
+def _printing_while_loop(cond_fun, body_fun, init, max_trips):
+    """The same where the body prints: with one more number in the state, which goes through all prints."""
+    def body_of(state):
+        trace = current_trace()
+        trace.token = state[1]
+        made = body_fun(state[0])
+        return made, trace.token
+
+    outer = current_trace()
+    is_within = outer is not None and outer.token is not None  # another such loop, whose prints stand before and behind
+    token = outer.token if is_within else convert(as_array(0), "i32")
+    made, token = while_loop(lambda state: cond_fun(state[0]), body_of, (init, token), max_trips)
+    if is_within:
+        outer.token = token
+    else:
+        debug.kept(token)
+    return made
 
 
 def fori_loop(lower, upper, body_fun, init, *, unroll=None):
@@ -165,7 +196,7 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
     if body.prints:
         if not isinstance(length, int):
             raise Error(at_user_line(f"debug.print in a scan prints once for each step, and there are as many as the symbolic {length}"))
-        body.show(out[outs:], (length, bool(reverse)))
+        body.show(out[outs:], debug.Loop(length, bool(reverse)))
     return tree.unflatten(structure, out[:n]), tree.unflatten(y_structure, out[n:outs])
 
 

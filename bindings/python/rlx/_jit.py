@@ -77,11 +77,12 @@ def _shown_leaf(x):
 class Traced:
     """A function traced on some types: a closed graph, the tree of its results, and the outer values it captured.
 
-    What it prints (debug.print) are further outputs of the graph, behind its results: `show` takes them. `printless` names who
-    traces here and has no place for them.
+    What it prints (debug.print) are further outputs of the graph, behind its results: `show` takes them. Zeros of the types
+    `before` and `after` stand around them, in the places of what another branch prints. `printless` names who traces here and has no
+    place for them.
     """
 
-    def __init__(self, f, structure, types, kwargs=None, captured=(), name=None, printless=None):
+    def __init__(self, f, structure, types, kwargs=None, captured=(), name=None, printless=None, before=(), after=()):
         trace = Trace(name or getattr(f, "__name__", "f").replace("<", "").replace(">", "") or "f", printless)
         with trace:
             inputs = [trace.input(dtype, dims) for dtype, dims in types]
@@ -90,20 +91,25 @@ class Traced:
             out = f(*args, **(kwargs or {}))
             leaves, self.out_structure = _arrays(out, f"the result of '{name or getattr(f, '__name__', 'f')}'")
             leaves = [trace.lift(x) for x in leaves]
+            before, after = ([trace.number(0, dtype, dims) for dtype, dims in types] for types in (before, after))
         self.out_types = [(x.dtype_name, x.shape) for x in leaves]
         self.prints = trace.prints
         printed = [x for p in trace.prints for x in p.arrays]
-        for x in leaves + printed:
+        self.print_types = [(x.dtype_name, x.shape) for x in printed]
+        for x in [*leaves, *before, *printed, *after]:
             trace.graph.output(x._value)
         self.graph, self.inputs = trace.graph, len(inputs)
-        self.outputs = len(leaves) + len(printed)
+        self.outputs = len(leaves) + len(before) + len(printed) + len(after)
         self.captured = [outer for outer, _ in trace.captured]
 
-    def show(self, values, loop=None):
-        """What the graph gave behind its results."""
+    def show(self, values, loop=None, when=None):
+        """What the graph gave behind its results; `when` is a condition, and what it must be."""
+        if not self.prints:
+            return
+        from .debug import show
         values = iter(values)
-        for p in self.prints:
-            p.of([next(values) for _ in p.arrays], loop).show()
+        prints = [p.of([next(values) for _ in p.arrays], loop) for p in self.prints]
+        show(prints if when is None else [p.when(*when) for p in prints])
 
 
 def _trace(f, args, kwargs=None, captured=(), printless=None):

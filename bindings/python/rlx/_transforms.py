@@ -272,9 +272,10 @@ def vmap(f, in_axes=0, out_axes=0):
         results = _apply(traced.graph.batch(batched, size), fronted + traced.captured)
         outs = len(traced.out_types)
         if traced.prints:
+            from .debug import Loop
             if not isinstance(size, int):
                 raise Error(at_user_line(f"debug.print under vmap prints once for each example, and the batch has the symbolic extent {size}"))
-            traced.show(results[outs:], (size, False))
+            traced.show(results[outs:], Loop(size))
         results = results[:outs]
         out = tree.unflatten(traced.out_structure, results)
         where = _axes_for(out_axes, out, "out_axes")

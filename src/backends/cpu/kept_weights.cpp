@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/hash.h"
-#include "base/printable_text.h"
+#include "base/log.h"
 #include "io/cache_folder.h"
 #include "kernels/gemm/gemm.h"
 #include "rlx/error.h"
@@ -50,7 +50,7 @@ void KeptWeights::find(int threads) {
     // Mark the file beside it: the times of the file itself must tell whether it was changed.
     mark_as_used(path_ + kCheckedSuffix);
   } catch (const std::exception& e) {
-    say("the packed weights '", path_, "' are left aside and made again: ", e.what());
+    log_message(LogLevel::warning, "the packed weights '", path_, "' are left aside and made again: ", e.what());
   }
 }
 
@@ -81,7 +81,7 @@ void KeptWeights::keep(PackedFile::Pieces packed, const std::map<std::string, Te
     if (are_as_mapped()) PackedFile::write(path_, of_, packed);
     trim_cache_folder(folder, path_);
   } catch (const std::exception& e) {
-    say("the packed weights could not be kept: ", e.what());
+    log_message(LogLevel::warning, "the packed weights could not be kept: ", e.what());
   }
   path_.clear();  // the file is written once: weights that later shapes need in other layouts are not added to it
 }

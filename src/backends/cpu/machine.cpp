@@ -22,7 +22,7 @@
 #endif
 
 #include "base/hash.h"
-#include "base/printable_text.h"
+#include "base/log.h"
 #include "io/calibration_file.h"
 #include "kernels/cost_model.h"
 #include "kernels/threads/thread_pool.h"
@@ -182,7 +182,8 @@ static kernels::CostModel kept_cost_model() {
   try {
     return cost_model_of(load_machine(path));
   } catch (const std::exception& e) {
-    say("the calibration '", path, "' is left aside: ", e.what(), "; `rlx calibrate` makes it anew");
+    log_message(LogLevel::warning, "the calibration '", path, "' is left aside: ", e.what(),
+                "; `rlx calibrate` makes it anew");
     return {};
   }
 }
