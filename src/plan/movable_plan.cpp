@@ -2,6 +2,7 @@
 #include "plan/movable_plan.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/rounded_up.h"
 #include "ir/leaves.h"
@@ -53,6 +54,30 @@ MovablePlan::MovablePlan(const Graph& symbolic, Graph& numbered, Bindings bindin
       if (const auto from = static_cast<size_t>(r.node); may_be_view(*nodes[from].op))
         placed_for_[from] |= nodes[n].op == &op::optimization_barrier ? placed_for_[n] : prepared_for_[n];
   add_answers(numbered_, uses_, maker_.storage_rules(), affected_by(~SymbolSet{0}).placed, storage_);
+  find_alike();
+}
+
+void MovablePlan::find_alike() {
+  const auto& nodes = symbolic_.nodes();
+  const auto are_alike = [&](size_t a, size_t b) {
+    if (nodes[a].op != nodes[b].op || nodes[a].operands.size() != nodes[b].operands.size()) return false;
+    for (size_t i = 0; i < nodes[a].operands.size(); ++i)
+      if (symbolic_.type(nodes[a].operands[i]) != symbolic_.type(nodes[b].operands[i]) ||
+          numbered_.type(nodes[a].operands[i]) != numbered_.type(nodes[b].operands[i]))
+        return false;
+    return nodes[a].attrs == nodes[b].attrs && numbered_.nodes()[a].attrs == numbered_.nodes()[b].attrs;
+  };
+  std::unordered_map<size_t, std::vector<size_t>> firsts;  // by hash
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    alike_.push_back(n);
+    if (!prepared_for_[n] || is_leaf(nodes[n])) continue;
+    size_t hash = mix(std::hash<const void*>{}(nodes[n].op), hash_of(nodes[n].attrs));
+    for (Ref r : nodes[n].operands) hash = mix(hash, hash_of(symbolic_.type(r)));
+    std::vector<size_t>& seen = firsts[hash];
+    const auto first = std::find_if(seen.begin(), seen.end(), [&](size_t m) { return are_alike(m, n); });
+    if (first != seen.end()) alike_[n] = *first;
+    else seen.push_back(n);
+  }
 }
 
 const MovablePlan::Affected& MovablePlan::affected_by(SymbolSet symbols) {
@@ -118,8 +143,8 @@ bool MovablePlan::move_all(const Bindings& bindings, const Affected& affected) {
   for (Update u : updates_)
     if (!lies_in_input(numbered_, storage_, u)) return false;
   if (!make_launches(affected)) return false;
-  update_lives(affected);
-  const bool fits = fit_arena();
+  const bool fits = update_lives(affected);
+  if (!fits) plan_arena_anew();
   for (size_t s : affected.steps) executor_.replace(s, launches_[s]);
   if (fits)
     for (size_t s : affected.steps) place_step(s);
@@ -128,10 +153,20 @@ bool MovablePlan::move_all(const Bindings& bindings, const Affected& affected) {
   return true;
 }
 
-void MovablePlan::update_lives(const Affected& affected) {
-  for (size_t r = 0; r < storage_.roots.size(); ++r)
-    if (storage_.roots[r].kind == RootKind::arena) lives_[r].bytes = storage_.roots[r].bytes;
-  for (size_t s : affected.steps) lives_[storage_.roots.size() + s].bytes = launches_[s]->scratch_bytes();
+/// Whether the arena still has room for all.
+bool MovablePlan::update_lives(const Affected& affected) {
+  bool fits = true;
+  const auto update = [&](size_t life, size_t bytes) {
+    lives_[life].bytes = bytes;
+    fits &= aligned(bytes) <= aligned(room_[life].bytes);
+  };
+  for (size_t n : affected.placed)
+    for (size_t r = 0; r < numbered_.nodes()[n].types.size(); ++r) {
+      const size_t root = storage_.of({int32_t(n), int32_t(r)}).root;
+      if (storage_.roots[root].kind == RootKind::arena) update(root, storage_.roots[root].bytes);
+    }
+  for (size_t s : affected.steps) update(storage_.roots.size() + s, launches_[s]->scratch_bytes());
+  return fits;
 }
 
 /// Puts other numbers into the nodes of the plan's graph: in order, all that have a symbol whose number is another one
@@ -142,6 +177,12 @@ void MovablePlan::resubstitute(const Bindings& bindings, const Affected& affecte
     // Graphs are not changed once they are built: this one is the plan's own, and nobody else sees it.
     auto& node = const_cast<Node&>(numbered_.nodes()[n]);
     const Node& from = symbolic_.nodes()[n];
+    if (const size_t first = alike_[n]; first != n) {
+      // It is in order before this one, and has the same symbols.
+      if (attrs_have_[n] & affected.symbols) node.attrs = numbered_.nodes()[first].attrs;
+      node.types = numbered_.nodes()[first].types;
+      continue;
+    }
     if (is_leaf(from) && from.op != &op::constant) {
       for (size_t d = 0; d < from.types[0].dims.size(); ++d)
         node.types[0].dims[d] = from.types[0].dims[d].bound(bindings);
@@ -184,15 +225,12 @@ bool MovablePlan::make_launches(const Affected& affected) {
 /// but not more than this on top: memory that is large is not to be asked for twice.
 constexpr size_t kMostSlackBytes = size_t{64} << 20;
 
-/// False if the arena was planned anew. Fails before anything has changed.
-bool MovablePlan::fit_arena() {
-  const auto fits = [&](size_t i) { return aligned(lives_[i].bytes) <= aligned(room_[i].bytes); };
-  size_t first = 0;
-  while (first < lives_.size() && fits(first)) ++first;
-  if (first == lives_.size()) return true;
+/// Fails before anything has changed.
+void MovablePlan::plan_arena_anew() {
   std::vector<BufferLife> room = room_;
-  for (size_t i = first; i < lives_.size(); ++i)
-    if (!fits(i)) room[i].bytes = lives_[i].bytes + (most_reserved_ ? 0 : std::min(lives_[i].bytes, kMostSlackBytes));
+  for (size_t i = 0; i < lives_.size(); ++i)
+    if (aligned(lives_[i].bytes) > aligned(room_[i].bytes))
+      room[i].bytes = lives_[i].bytes + (most_reserved_ ? 0 : std::min(lives_[i].bytes, kMostSlackBytes));
   ArenaPlan arena = plan_arena(room);
   if (most_reserved_ && arena.bytes > *most_reserved_)
     fail(ErrorCode::out_of_memory, "an arena of ", arena.bytes, " bytes");
@@ -200,7 +238,6 @@ bool MovablePlan::fit_arena() {
   room_ = std::move(room);
   ++arena_count_;
   executor_.set_arena_bytes(arena_.bytes);
-  return false;
 }
 
 void MovablePlan::place_step(size_t s) {

@@ -54,8 +54,9 @@ class MovablePlan {
   void go_back(const Affected& affected, std::vector<std::shared_ptr<Launch>> launches);
   void resubstitute(const Bindings& bindings, const Affected& affected);
   bool make_launches(const Affected& affected);
-  void update_lives(const Affected& affected);
-  bool fit_arena();
+  bool update_lives(const Affected& affected);
+  void find_alike();
+  void plan_arena_anew();
   void place_step(size_t step);
 
   const Graph& symbolic_;
@@ -71,6 +72,9 @@ class MovablePlan {
   /// what views among its operands look at); and those on which its place depends (these and, if it may be a view, its
   /// users').
   std::vector<SymbolSet> attrs_have_, prepared_for_, placed_for_;
+  /// By node that has symbols, the first one that is the same op of operands of the same types with the same attributes:
+  /// in layers that repeat, whose types and attributes are then found once for all of them. Else the node itself.
+  std::vector<size_t> alike_;
   Affected affected_;                     // by the symbols that were asked for last
   std::vector<StepSource> sources_;       // by step
   std::vector<BufferLife> lives_, room_;  // what these extents need; what the arena has room for

@@ -64,6 +64,7 @@ void Dim::add(Term term) {
 }
 
 Dim operator+(Dim a, const Dim& b) {
+  if (a.is_static() && b.is_static()) return checked_add(a.constant_, b.constant_);
   a.constant_ = checked_add(a.constant_, b.constant_);
   for (const Dim::Term& term : b.terms_) a.add(term);
   return a;

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""PyTorch's operator database through `rlx.from_torch`'s operators: each sample of each operator in f32, its results and its gradients
+beside PyTorch's own.
+
+    RLX_LIBRARY=build/release/lib/librlx_c.so tests/attack/torch_operators.py [--op NAME ...] [--json F] [--most N] [--show]
+
+A sample (torch.testing's OpInfo.sample_inputs, seed 0) is traced by make_fx into ATen's core operators, as torch.export does for
+from_torch, and RLX runs these. Forward: every result within 1e-4 relative and 1e-5 absolute of PyTorch's (integers and booleans equal,
+NaN beside NaN, shapes and dtypes equal). Gradients, where the operator has them: of all results with random cotangents, for all f32
+inputs, within 1e-3 and 1e-4. Operators that draw random numbers are counted and not judged. The table lists the operators with failures
+and the first reason of each; the last line is the sum. PyTorch and `expecttest` come with scripts/bench-deps.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import warnings
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings/python"))
+warnings.filterwarnings("ignore")
+
+import numpy as np
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree
+
+import rlx
+from rlx import _torch
+
+FORWARD, GRADIENT = dict(rtol=1e-4, atol=1e-5), dict(rtol=1e-3, atol=1e-4)
+SECONDS = 30
+
+
+class TooSlow(Exception):
+    pass
+
+
+def too_slow(*_):
+    raise TooSlow(f"more than {SECONDS} s")
+
+
+class Program:
+    """A function of tensors as RLX runs it."""
+
+    def __init__(self, function, tensors):
+        functional = torch.func.functionalize(function, remove="mutations")
+        self.graph = make_fx(functional, decomposition_table=torch.export.default_decompositions())(*tensors)
+        missing = sorted({_torch._name_of(node) for node in self.graph.graph.nodes
+                          if node.op == "call_function" and _torch._name_of(node) not in _torch._OPERATORS})
+        if missing:
+            raise NotImplementedError("no function for " + ", ".join(missing))
+
+    def __call__(self, *arrays):
+        known, given = {}, iter(arrays)
+        look_up = lambda x: known[x] if isinstance(x, torch.fx.Node) else x
+        for node in self.graph.graph.nodes:
+            if node.op == "placeholder":
+                known[node] = next(given)
+            elif node.op == "get_attr":
+                known[node] = _torch._of_tensor(getattr(self.graph, node.target))
+            elif node.op == "call_function":
+                known[node] = _torch._OPERATORS[_torch._name_of(node)](*_torch._mapped(node.args, look_up),
+                                                                       **{k: _torch._mapped(v, look_up) for k, v in node.kwargs.items()})
+            elif node.op == "output":
+                return [look_up(x) for x in node.args[0]]
+
+
+def difference(ours, theirs, rtol, atol):
+    """Empty if they are alike."""
+    theirs = theirs.detach().resolve_conj().resolve_neg().numpy()
+    ours = np.asarray(ours)
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return f"{ours.dtype}{list(ours.shape)} for {theirs.dtype}{list(theirs.shape)}"
+    if theirs.dtype.kind in "fc":
+        if np.allclose(ours, theirs, rtol=rtol, atol=atol, equal_nan=True):
+            return ""
+        with np.errstate(all="ignore"):
+            return f"differs by up to {np.nanmax(np.abs(ours - theirs)) if ours.size else 0:.3g}, or by its NaNs"
+    return "" if np.array_equal(ours, theirs) else f"{int(np.sum(ours != theirs))} of {ours.size} elements differ"
+
+
+def judge(op, sample, counts):
+    """What is wrong in the results and in the gradients; None where there is nothing to judge."""
+    leaves, spec = _pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+    tensors = [leaves[i].detach().clone() for i in places]
+
+    def function(*given):
+        all_leaves = list(leaves)
+        for i, x in zip(places, given):
+            all_leaves[i] = x
+        args, kwargs = _pytree.tree_unflatten(all_leaves, spec)
+        out = sample.output_process_fn_grad(op.op(*args, **kwargs))
+        return [x for x in _pytree.tree_leaves(out) if isinstance(x, torch.Tensor)]
+
+    with torch.no_grad():
+        torch.manual_seed(1)
+        wanted = function(*[x.clone() for x in tensors])
+        torch.manual_seed(2)
+        again = function(*[x.clone() for x in tensors])
+    if any(a.shape != b.shape or not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(wanted, again)):
+        return None, None
+    arrays = [_torch._of_tensor(x.resolve_conj().resolve_neg()) for x in tensors]
+    try:
+        with torch.no_grad():
+            program = Program(function, tensors)
+        got = program(*arrays)
+        wrong = [difference(a, b, **FORWARD) for a, b in zip(got, wanted)] if len(got) == len(wanted) else ["another number of results"]
+        forward = next((w for w in wrong if w), "")
+    except TooSlow:
+        raise
+    except Exception as error:  # whatever it is, it is what a user would see
+        forward = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return forward, "the forward pass fails" if op.supports_autograd else None
+    floats = [i for i, x in enumerate(tensors) if x.dtype == torch.float32]
+    if not op.supports_autograd or not floats:
+        return forward, None
+    given = [x.clone().requires_grad_(i in floats) for i, x in enumerate(tensors)]
+    try:
+        out = function(*given)
+    except Exception:
+        return forward, None  # in place on a leaf
+    with_gradient = [i for i, x in enumerate(out) if x.requires_grad]
+    if not with_gradient:
+        return forward, None
+    generator = torch.Generator().manual_seed(3)
+    cotangents = [torch.randn(out[i].shape, dtype=out[i].dtype, generator=generator) for i in with_gradient]
+    theirs = torch.autograd.grad([out[i] for i in with_gradient], [given[i] for i in floats], cotangents, allow_unused=True)
+    theirs = [torch.zeros_like(given[i]) if g is None else g for g, i in zip(theirs, floats)]
+    try:
+        def of_floats(*some):
+            all_arrays = list(arrays)
+            for i, x in zip(floats, some):
+                all_arrays[i] = x
+            results = program(*all_arrays)
+            return tuple(results[i] for i in with_gradient)
+
+        _, pull = rlx.vjp(of_floats, *[arrays[i] for i in floats])
+        ours = pull(tuple(_torch._of_tensor(c.resolve_conj()) for c in cotangents))
+        wrong = [difference(a, b, **GRADIENT) for a, b in zip(ours, theirs)]
+        return forward, next((w for w in wrong if w), "")
+    except TooSlow:
+        raise
+    except Exception as error:
+        return forward, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--op", action="append", default=[], metavar="NAME", help="only these operators; may be repeated")
+    parser.add_argument("--most", type=int, default=0, metavar="N", help="at most so many samples an operator")
+    parser.add_argument("--json", metavar="FILE", help="write counts and reasons by operator")
+    parser.add_argument("--show", action="store_true", help="print each operator as it is done")
+    options = parser.parse_args()
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    signal.signal(signal.SIGALRM, too_slow)
+    torch.set_num_threads(1)
+    table, sums = {}, collections.Counter()
+    for op in op_db:
+        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+        if torch.float32 not in op.dtypes or (options.op and op.name not in options.op and name not in options.op):
+            continue
+        row, reasons = collections.Counter(), collections.Counter()
+        torch.manual_seed(0)
+        np.random.seed(0)
+        try:
+            samples = list(op.sample_inputs("cpu", torch.float32, requires_grad=False))
+        except Exception as error:
+            print(f"{name}: PyTorch makes no samples: {error}", file=sys.stderr)
+            continue
+        for sample in samples[: options.most or None]:
+            signal.alarm(SECONDS)
+            try:
+                forward, gradient = judge(op, sample, row)
+            except TooSlow as error:
+                forward, gradient = str(error), None
+            except Exception as error:  # PyTorch itself refuses its sample here
+                row["refused by PyTorch"] += 1
+                reasons[f"PyTorch: {str(error).splitlines()[0] if str(error) else type(error).__name__}"] += 0
+                continue
+            finally:
+                signal.alarm(0)
+            if forward is None:
+                row["random"] += 1
+                continue
+            row["forward passed" if not forward else "forward failed"] += 1
+            if gradient is not None:
+                row["gradient passed" if not gradient else "gradient failed"] += 1
+            for kind, reason in (("forward", forward), ("gradient", gradient)):
+                if reason and reason != "the forward pass fails":
+                    reasons[f"{kind}: {re.sub(r'0x[0-9a-f]+', '...', reason)[:160]}"] += 1
+        table[name] = {"counts": dict(row), "reasons": dict(reasons)}
+        sums.update(row)
+        if options.show:
+            print(name, dict(row), dict(reasons.most_common(1)), flush=True)
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps({"torch": torch.__version__, "sums": dict(sums), "operators": table}, indent=1))
+    width = max((len(name) for name in table), default=0)
+    print(f"{'operator':{width}}  forward    gradients  first reason")
+    for name, row in table.items():
+        counts = row["counts"]
+        if counts.get("forward failed") or counts.get("gradient failed"):
+            of = lambda kind: f"{counts.get(kind + ' passed', 0)}/{counts.get(kind + ' passed', 0) + counts.get(kind + ' failed', 0)}"
+            print(f"{name:{width}}  {of('forward'):9}  {of('gradient'):9}  {next(iter(row['reasons']), '')}")
+    print(f"{sums['forward passed']} forward passed, {sums['forward failed']} failed; {sums['gradient passed']} gradients passed, "
+          f"{sums['gradient failed']} failed; {sums['random']} random, {sums['refused by PyTorch']} refused by PyTorch")
+
+
+if __name__ == "__main__":
+    main()
