@@ -34,6 +34,7 @@ from rlx import _torch
 
 FORWARD, GRADIENT = dict(rtol=1e-4, atol=1e-5), dict(rtol=1e-3, atol=1e-4)
 SECONDS = 30
+DECOMPOSITIONS = dict(_torch.decompositions())
 
 
 class TooSlow(Exception):
@@ -49,9 +50,9 @@ class Program:
 
     def __init__(self, function, tensors):
         functional = torch.func.functionalize(function, remove="mutations")
-        self.graph = make_fx(functional, decomposition_table=torch.export.default_decompositions())(*tensors)
-        missing = sorted({_torch._name_of(node) for node in self.graph.graph.nodes
-                          if node.op == "call_function" and _torch._name_of(node) not in _torch._OPERATORS})
+        self.graph = make_fx(functional, decomposition_table=DECOMPOSITIONS)(*tensors)
+        missing = sorted({_torch.name_of(node) for node in self.graph.graph.nodes
+                          if node.op == "call_function" and _torch.name_of(node) not in _torch.OPERATORS})
         if missing:
             raise NotImplementedError("no function for " + ", ".join(missing))
 
@@ -62,10 +63,10 @@ class Program:
             if node.op == "placeholder":
                 known[node] = next(given)
             elif node.op == "get_attr":
-                known[node] = _torch._of_tensor(getattr(self.graph, node.target))
+                known[node] = _torch.array_of(getattr(self.graph, node.target))
             elif node.op == "call_function":
-                known[node] = _torch._OPERATORS[_torch._name_of(node)](*_torch._mapped(node.args, look_up),
-                                                                       **{k: _torch._mapped(v, look_up) for k, v in node.kwargs.items()})
+                known[node] = _torch.OPERATORS[_torch.name_of(node)](*_torch.mapped(node.args, look_up),
+                                                                       **{k: _torch.mapped(v, look_up) for k, v in node.kwargs.items()})
             elif node.op == "output":
                 return [look_up(x) for x in node.args[0]]
 
@@ -105,7 +106,7 @@ def judge(op, sample, counts):
         again = function(*[x.clone() for x in tensors])
     if any(a.shape != b.shape or not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(wanted, again)):
         return None, None
-    arrays = [_torch._of_tensor(x.resolve_conj().resolve_neg()) for x in tensors]
+    arrays = [_torch.array_of(x.resolve_conj().resolve_neg()) for x in tensors]
     try:
         with torch.no_grad():
             program = Program(function, tensors)
@@ -141,7 +142,7 @@ def judge(op, sample, counts):
             return tuple(results[i] for i in with_gradient)
 
         _, pull = rlx.vjp(of_floats, *[arrays[i] for i in floats])
-        ours = pull(tuple(_torch._of_tensor(c.resolve_conj()) for c in cotangents))
+        ours = pull(tuple(_torch.array_of(c.resolve_conj()) for c in cotangents))
         wrong = [difference(a, b, **GRADIENT) for a, b in zip(ours, theirs)]
         return forward, next((w for w in wrong if w), "")
     except TooSlow:

@@ -1,0 +1,54 @@
+"""Normalizations, softmax and losses."""
+
+from .. import _dtypes, nn, ops
+from .. import numpy as rnp
+from .table import of
+
+
+def _normalized(x, axes, eps):
+    """x with mean 0 and variance 1 over axes, the means, and 1 / the deviations: with dims of extent 1."""
+    mean = rnp.mean(x, axes, keepdims=True)
+    rstd = 1 / rnp.sqrt(rnp.var(x, axes, keepdims=True) + eps)
+    return (x - mean) * rstd, mean, rstd
+
+
+@of("native_layer_norm.default")
+def _layer_norm(x, shape, weight, bias, eps):
+    y, mean, rstd = _normalized(x, tuple(range(x.ndim - len(shape), x.ndim)), eps)
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias, mean, rstd
+
+
+@of("native_group_norm.default")
+def _group_norm(x, weight, bias, n, c, hw, groups, eps):
+    y, mean, rstd = _normalized(rnp.reshape(x, (n, groups, -1)), (2,), eps)
+    y, wide = rnp.reshape(y, x.shape), (1, c) + (1,) * (x.ndim - 2)
+    y = y if weight is None else y * rnp.reshape(weight, wide)
+    return y if bias is None else y + rnp.reshape(bias, wide), rnp.reshape(mean, (n, groups)), rnp.reshape(rstd, (n, groups))
+
+
+@of("_native_batch_norm_legit_no_training.default")
+def _batch_norm(x, weight, bias, mean, variance, momentum, eps):
+    wide = lambda v: rnp.reshape(v, (1, -1) + (1,) * (x.ndim - 2))
+    y = (x - wide(mean)) / rnp.sqrt(wide(variance) + eps)
+    y = y if weight is None else y * wide(weight)
+    nothing = rnp.zeros((0,), x.dtype)
+    return y if bias is None else y + wide(bias), nothing, nothing
+
+
+@of("_native_batch_norm_legit.no_stats")
+def _batch_norm_of_itself(x, weight, bias, training, momentum, eps):
+    y, mean, rstd = _normalized(x, (0, *range(2, x.ndim)), eps)
+    wide = lambda v: rnp.reshape(v, (1, -1) + (1,) * (x.ndim - 2))
+    y = y if weight is None else y * wide(weight)
+    return y if bias is None else y + wide(bias), rnp.ravel(mean), rnp.ravel(rstd)
+
+
+@of("_softmax.default")
+def _softmax(x, dim, half_to_float):
+    return nn.softmax(rnp.astype(x, "f32") if half_to_float else x, dim)
+
+
+@of("_log_softmax.default")
+def _log_softmax(x, dim, half_to_float):
+    return nn.log_softmax(rnp.astype(x, "f32") if half_to_float else x, dim)

@@ -1,0 +1,36 @@
+"""Products of matrices, convolutions."""
+
+from .. import numpy as rnp
+from .._windows import conv, conv_transpose
+from .table import of
+
+
+@of("mm.default", "bmm.default", "matmul.default", "mv.default")
+def _matmul(x, y):
+    return rnp.matmul(x, y)
+
+
+@of("dot.default")
+def _dot(x, y):
+    return rnp.sum(x * y)
+
+
+@of("addmm.default", "baddbmm.default")
+def _addmm(c, a, b, beta=1, alpha=1):
+    product = rnp.matmul(a, b)
+    return (c if beta == 1 else c * beta) + (product if alpha == 1 else product * alpha)
+
+
+@of("linear.default")
+def _linear(x, w, bias=None):
+    y = rnp.matmul(x, rnp.transpose(w))
+    return y if bias is None else y + bias
+
+
+@of("convolution.default")
+def _convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
+    rank = x.ndim - 2
+    wide = lambda values: tuple(values) * rank if len(values) == 1 else tuple(values)
+    y = conv_transpose(x, w, wide(stride), wide(padding), wide(output_padding), wide(dilation), groups) if transposed else \
+        conv(x, w, wide(stride), wide(padding), wide(dilation), groups)
+    return y if bias is None else y + rnp.reshape(bias, (-1,) + (1,) * rank)
