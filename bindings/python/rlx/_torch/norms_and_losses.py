@@ -27,21 +27,64 @@ def _group_norm(x, weight, bias, n, c, hw, groups, eps):
     return y if bias is None else y + rnp.reshape(bias, wide), rnp.reshape(mean, (n, groups)), rnp.reshape(rstd, (n, groups))
 
 
-@of("_native_batch_norm_legit_no_training.default")
-def _batch_norm(x, weight, bias, mean, variance, momentum, eps):
+# ---- batch norm: of a batch's own statistics in training, of running ones else ----
+def _batch_norm(x, weight, bias, mean, variance, eps):
     wide = lambda v: rnp.reshape(v, (1, -1) + (1,) * (x.ndim - 2))
     y = (x - wide(mean)) / rnp.sqrt(wide(variance) + eps)
     y = y if weight is None else y * wide(weight)
+    return y if bias is None else y + wide(bias)
+
+
+@of("_native_batch_norm_legit_no_training.default")
+def _batch_norm_inference(x, weight, bias, mean, variance, momentum, eps):
     nothing = rnp.zeros((0,), x.dtype)
-    return y if bias is None else y + wide(bias), nothing, nothing
+    return _batch_norm(x, weight, bias, mean, variance, eps), nothing, nothing
 
 
-@of("_native_batch_norm_legit.no_stats")
-def _batch_norm_of_itself(x, weight, bias, training, momentum, eps):
+def _batch_norm_training(x, weight, bias, eps):
+    """The result, the batch's means and 1 / deviations, and its variances."""
     y, mean, rstd = _normalized(x, (0, *range(2, x.ndim)), eps)
     wide = lambda v: rnp.reshape(v, (1, -1) + (1,) * (x.ndim - 2))
     y = y if weight is None else y * wide(weight)
     return y if bias is None else y + wide(bias), rnp.ravel(mean), rnp.ravel(rstd)
+
+
+@of("_native_batch_norm_legit.no_stats")
+def _batch_norm_without_statistics(x, weight, bias, training, momentum, eps):
+    return _batch_norm_training(x, weight, bias, eps)
+
+
+@of("native_batch_norm.default", "_native_batch_norm_legit.default")
+def _native_batch_norm(x, weight, bias, mean, variance, training, momentum, eps):
+    return _batch_norm_training(x, weight, bias, eps) if training or mean is None else \
+        _batch_norm_inference(x, weight, bias, mean, variance, momentum, eps)
+
+
+@of("_native_batch_norm_legit_functional.default")
+def _batch_norm_with_statistics(x, weight, bias, mean, variance, training, momentum, eps):
+    """And the running statistics as they are afterwards."""
+    made = _native_batch_norm(x, weight, bias, mean, variance, training, momentum, eps)
+    if not training:
+        return *made, mean, variance
+    now, spread = rnp.mean(x, axes := (0, *range(2, x.ndim))), rnp.var(x, axes, ddof=1)
+    moved = lambda old, new: None if old is None else old * (1 - momentum) + new * momentum
+    return *made, moved(mean, now), moved(variance, spread)
+
+
+@of("_batch_norm_with_update_functional.default")
+def _batch_norm_with_update(x, weight, bias, mean, variance, momentum, eps):
+    y, mean_now, rstd, new_mean, new_variance = _batch_norm_with_statistics(x, weight, bias, mean, variance, True, momentum, eps)
+    return y, mean_now, rstd, rnp.zeros((0,), "uint8"), new_mean, new_variance
+
+
+@of("_batch_norm_with_update.default")
+def _batch_norm_update(x, weight, bias, mean, variance, momentum, eps):
+    return *_batch_norm_training(x, weight, bias, eps), rnp.zeros((0,), "uint8")
+
+
+@of("_batch_norm_no_update.default")
+def _batch_norm_no_update(x, weight, bias, mean, variance, momentum, eps):
+    return *_batch_norm_inference(x, weight, bias, mean, variance, momentum, eps), rnp.zeros((0,), "uint8")
 
 
 @of("_softmax.default")

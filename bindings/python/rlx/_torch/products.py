@@ -34,3 +34,26 @@ def _convolution(x, w, bias, stride, padding, dilation, transposed, output_paddi
     y = conv_transpose(x, w, wide(stride), wide(padding), wide(output_padding), wide(dilation), groups) if transposed else \
         conv(x, w, wide(stride), wide(padding), wide(dilation), groups)
     return y if bias is None else y + rnp.reshape(bias, (-1,) + (1,) * rank)
+
+
+@of("addbmm.default")
+def _addbmm(c, a, b, beta=1, alpha=1):
+    product = rnp.sum(rnp.matmul(a, b), 0)
+    return (c if beta == 1 else c * beta) + (product if alpha == 1 else product * alpha)
+
+
+@of("addmv.default")
+def _addmv(c, a, b, beta=1, alpha=1):
+    return _addmm(c, a, b, beta, alpha)
+
+
+@of("vdot.default")
+def _vdot(x, y):
+    return rnp.sum(rnp.conj(x) * y)
+
+
+@of("_trilinear.default")
+def _trilinear(a, b, c, expand_a, expand_b, expand_c, summed, unroll_dim=1):
+    wide = lambda x, dims: rnp.expand_dims(x, tuple(dims)) if dims else x
+    y = wide(a, expand_a) * wide(b, expand_b) * wide(c, expand_c)
+    return rnp.sum(y, tuple(summed)) if summed else y

@@ -4,7 +4,7 @@ import numpy as np
 
 from .. import _dtypes
 from .. import numpy as rnp
-from .._array import convert
+from .._array import as_array, convert
 from .._native import Error
 from .table import OPERATORS, dtype_of, of
 
@@ -107,9 +107,96 @@ def _roll(x, shifts, dims=()):
 @of("constant_pad_nd.default")
 def _pad(x, pad, value=0.0):
     pairs = [(0, 0)] * (x.ndim - len(pad) // 2) + [(pad[2 * i], pad[2 * i + 1]) for i in range(len(pad) // 2)][::-1]
-    if any(n < 0 for pair in pairs for n in pair):
-        raise Error("constant_pad_nd with negative widths", "unsupported")
+    if any(n < 0 for pair in pairs for n in pair):  # those take elements away
+        x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(pairs, x.shape))]
+        pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
     return rnp.pad(x, pairs, constant_values=value)
+
+
+# ---- parts at places that are known here ----
+def _put_at(x, places, values):
+    """x with values at these of its places, an array of numbers that count its elements."""
+    flat = rnp.ravel(x).at[places.ravel().astype(np.int32)].set(rnp.ravel(rnp.broadcast_to(values, places.shape)))
+    return rnp.reshape(flat, x.shape)
+
+
+def _places(x):
+    return np.arange(x.size).reshape(x.shape)
+
+
+@of("select_scatter.default")
+def _select_scatter(x, source, dim, index):
+    return _put_at(x, np.take(_places(x), index, axis=dim), source)
+
+
+@of("slice_scatter.default")
+def _slice_scatter(x, source, dim=0, start=None, end=None, step=1):
+    return _put_at(x, _places(x)[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)], source)
+
+
+@of("diagonal_scatter.default")
+def _diagonal_scatter(x, source, offset=0, dim1=0, dim2=1):
+    return _put_at(x, np.diagonal(_places(x), offset, dim1, dim2), source)
+
+
+@of("diagonal.default", "diagonal_copy.default")
+def _diagonal(x, offset=0, dim1=0, dim2=1):
+    return rnp.diagonal(x, offset, dim1, dim2)
+
+
+@of("diag_embed.default")
+def _diag_embed(x, offset=0, dim1=-2, dim2=-1):
+    """A matrix for each vector along the last dim, with it as a diagonal and zeros elsewhere."""
+    n = x.shape[-1] + abs(offset)
+    wide = rnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, abs(offset))])
+    rows, columns = np.arange(n)[:, None], np.arange(n)[None, :]
+    y = rnp.where(columns - rows == offset, rnp.expand_dims(wide, -1 if offset >= 0 else -2), rnp.zeros((), x.dtype))
+    dim1, dim2 = dim1 % y.ndim, dim2 % y.ndim
+    return rnp.moveaxis(y, (-2, -1), (dim1, dim2))
+
+
+def _strided_places(size, stride, offset):
+    places = np.full((1,) * len(size), offset or 0)
+    for d, (n, step) in enumerate(zip(size, stride)):
+        places = places + (np.arange(n) * step).reshape([-1 if i == d else 1 for i in range(len(size))])
+    return places.reshape(tuple(size))
+
+
+@of("as_strided.default", "as_strided_copy.default")
+def _as_strided(x, size, stride, storage_offset=None):
+    """Of elements in row-major order."""
+    places = _strided_places(size, stride, storage_offset)
+    return rnp.reshape(rnp.take(rnp.ravel(x), places.ravel().astype(np.int32)), places.shape)
+
+
+@of("as_strided_scatter.default", "prims.as_strided_scatter.default")
+def _as_strided_scatter(x, source, size, stride, storage_offset=None):
+    return _put_at(x, _strided_places(size, stride, storage_offset), source)
+
+
+@of("prims.broadcast_in_dim.default")
+def _broadcast_in_dim(x, shape, dims):
+    return rnp.broadcast_to(rnp.reshape(x, [x.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]), tuple(shape))
+
+
+@of("copy.default")
+def _copy(into, x, non_blocking=False):
+    return rnp.broadcast_to(_to_copy(x, into.dtype), into.shape)
+
+
+@of("squeeze_.dim")
+def _squeeze_in_place(x, dim):
+    return _squeeze(x, dim)
+
+
+@of("block_diag.default")
+def _block_diag(xs):
+    xs = [rnp.atleast_2d(x) for x in xs]
+    width, left, rows = sum(x.shape[1] for x in xs), 0, []
+    for x in xs:
+        rows.append(rnp.pad(x, [(0, 0), (left, width - left - x.shape[1])]))
+        left += x.shape[1]
+    return rnp.concatenate(rows)
 
 
 @of("tril.default")
@@ -163,6 +250,52 @@ OPERATORS["_assert_tensor_metadata.default"] = lambda *args, **kwargs: None
 
 @of("getitem")
 def _getitem(results, i):
-    if results[i] is None:
-        raise Error("it asks for the places that a pooling took its values from", "unsupported")
+    if callable(results[i]):  # what costs much and is seldom asked for
+        return results[i]()
     return results[i]
+
+
+# ---- numbers between two ----
+def _steps(start, end, steps):
+    """From both ends inwards, as PyTorch counts them."""
+    i = np.arange(steps, dtype=np.float32)
+    if steps < 2:
+        return rnp.broadcast_to(rnp.astype(start, "float32"), (steps,))
+    start, end = (rnp.astype(as_array(v, "f32") if isinstance(v, (int, float)) else v, "float32") for v in (start, end))
+    step = (end - start) / (steps - 1)
+    return rnp.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
+
+
+def _cast(x, dtype):
+    wanted = "f32" if dtype is None else dtype_of(dtype)
+    return x if wanted == x.dtype_name else convert(rnp.trunc(x) if _dtypes.is_integer(wanted) else x, wanted)
+
+
+@of("linspace.default", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def _linspace(start, end, steps, dtype=None, layout=None, device=None, pin_memory=None):
+    return _cast(_steps(start, end, steps), dtype)
+
+
+@of("logspace.default", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
+def _logspace(start, end, steps, base=10.0, dtype=None, layout=None, device=None, pin_memory=None):
+    return _cast(rnp.power(np.float32(base), _steps(start, end, steps)), dtype)
+
+
+@of("eye.default")
+def _eye(n, dtype=None, layout=None, device=None, pin_memory=None):
+    return rnp.eye(n, dtype="float32" if dtype is None else _dtypes.long_name(dtype_of(dtype)))
+
+
+@of("eye.m")
+def _eye_m(n, m, dtype=None, layout=None, device=None, pin_memory=None):
+    return rnp.eye(n, m, dtype="float32" if dtype is None else _dtypes.long_name(dtype_of(dtype)))
+
+
+@of("empty.memory_format")
+def _empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    return rnp.zeros(tuple(size), "float32" if dtype is None else _dtypes.long_name(dtype_of(dtype)))
+
+
+@of("empty_permuted.default", "empty_strided.default", "prims.empty_strided.default", "prims.empty_permuted.default")
+def _empty_in_order(size, order, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False):
+    return _empty(size, dtype)
