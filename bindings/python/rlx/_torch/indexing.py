@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .. import _dtypes
+from .. import _dtypes, ops
 from .. import numpy as rnp
 from .._array import as_array
 from .._native import Error
@@ -18,11 +18,15 @@ def _embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse
 
 @of("index_select.default")
 def _index_select(x, dim, index):
-    return rnp.take(x, index, axis=dim)
+    if x.ndim == 0:
+        return rnp.reshape(rnp.take(_as_vector(x), _as_vector(index), axis=0), ())
+    return rnp.take(x, _as_vector(index), axis=dim)
 
 
 @of("gather.default")
 def _gather(x, dim, index, sparse_grad=False):
+    if x.ndim == 0 or index.ndim == 0:
+        return rnp.reshape(rnp.take(_as_vector(x), _as_vector(index), axis=0), index.shape)
     if any(a != b for d, (a, b) in enumerate(zip(x.shape, index.shape)) if d != dim % x.ndim):
         x = x[tuple(slice(None) if d == dim % x.ndim else slice(0, n) for d, n in enumerate(index.shape))]
     return rnp.take_along_axis(x, index, axis=dim)
@@ -44,6 +48,32 @@ def _masked_index(x, mask, indices, fill):
 @of("take.default")
 def _take(x, index):
     return rnp.take(rnp.ravel(x), index)
+
+
+def put_each(x, places, values):
+    """The flat x with values at these of its places. Where several meet the last stays, and each has the derivative of its place, as
+    in PyTorch: the second line adds nothing but that."""
+    y = x.at[places].set(ops.stop_gradient(values))
+    finite = rnp.where(rnp.isfinite(values), values, 0)
+    return y.at[places].add(finite - ops.stop_gradient(finite))
+
+
+@of("max_unpool2d.default")
+def _max_unpool2d(x, indices, size):
+    return _max_unpool(x, indices, size)
+
+
+@of("max_unpool3d.default")
+def _max_unpool3d(x, indices, size, stride, padding):
+    return _max_unpool(x, indices, size)
+
+
+def _max_unpool(x, indices, size):
+    lead, count = x.shape[:x.ndim - len(size)], math.prod(size)
+    images = rnp.reshape(rnp.arange(math.prod(lead), dtype="int64") * count, lead + (1,) * len(size))
+    places = rnp.where(indices < 0, indices + count, indices) + images
+    flat = put_each(rnp.zeros((math.prod(lead) * count,), x.dtype), rnp.ravel(places), rnp.ravel(x))
+    return rnp.reshape(flat, lead + tuple(size))
 
 
 @of("index_put.default", "_unsafe_index_put.default", "_index_put_impl.default")
@@ -172,8 +202,9 @@ def _masked_scatter(x, mask, source):
 def _masked_select(x, mask):
     if mask.is_traced:
         raise Error("masked_select, whose result has as many elements as data say", "unsupported")
-    x, mask = rnp.broadcast_arrays(x, mask)
-    return x[mask] if x.ndim else rnp.reshape(x, (1,))[rnp.reshape(mask, (1,))]
+    shape = rnp.broadcast_shapes(x.shape, mask.shape) or (1,)
+    known = np.broadcast_to(mask.numpy(), shape)
+    return rnp.broadcast_to(x, shape)[known]
 
 
 # ---- as many results as data say: of known elements only ----

@@ -157,9 +157,17 @@ def _svd(x, full_matrices=False, compute_uv=True, driver=None):
     return linalg.svd(x, full_matrices)
 
 
+def _hermitian_eigh(x, UPLO="L"):
+    """The other triangle is not read; the derivative is that of a matrix that is Hermitian already, as PyTorch's."""
+    half = rnp.tril(x) if UPLO == "L" else rnp.triu(x)
+    strict = rnp.tril(x, -1) if UPLO == "L" else rnp.triu(x, 1)
+    whole = half + _adjoint(strict)
+    return ops.eigh(x + ops.stop_gradient(whole - x), reads="both")
+
+
 @of("_linalg_eigh.default")
 def _eigh(x, UPLO="L", compute_v=True):
-    values, vectors = linalg.eigh(x, UPLO)
+    values, vectors = _hermitian_eigh(x, UPLO)
     return values, vectors if compute_v else _nothing(x)
 
 
@@ -217,7 +225,7 @@ def _pinv(x, atol=None, rtol=None, hermitian=False):
     wide = lambda v: v if isinstance(v, float) else rnp.expand_dims(convert(v, rnp.real(x).dtype_name), -1)
     inverse = lambda s: rnp.where(counts, 1 / rnp.where(counts, s, 1), 0)
     if hermitian:
-        values, vectors = linalg.eigh(x)
+        values, vectors = _hermitian_eigh(x)
         sizes = rnp.abs(values)
     else:
         u, values, vh = linalg.svd(x, False)
@@ -243,7 +251,7 @@ def _polar(x):
 
 @of("linalg_matrix_sqrth.default")
 def _matrix_sqrth(x):
-    values, vectors = linalg.eigh(x)
+    values, vectors = _hermitian_eigh(x)
     return rnp.matmul(vectors * rnp.expand_dims(rnp.sqrt(values), -2), _adjoint(vectors))
 
 

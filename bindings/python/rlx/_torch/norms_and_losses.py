@@ -1,8 +1,12 @@
 """Normalizations, softmax and losses."""
 
-from .. import _dtypes, nn, ops
+import math
+
+from .. import nn
 from .. import numpy as rnp
-from .table import of
+from .._array import convert
+from .._native import Error
+from .table import dtype_of, of
 
 
 def _normalized(x, axes, eps):
@@ -95,3 +99,24 @@ def _softmax(x, dim, half_to_float):
 @of("_log_softmax.default")
 def _log_softmax(x, dim, half_to_float):
     return nn.log_softmax(rnp.astype(x, "f32") if half_to_float else x, dim)
+
+
+@of("_safe_softmax.default")
+def _safe_softmax(x, dim, dtype=None):
+    """Zeros, and not NaN, where a whole row is -inf."""
+    x = x if dtype is None else convert(x, dtype_of(dtype))
+    hidden = rnp.all(x == -math.inf, dim if x.ndim else None, keepdims=True)
+    return rnp.where(hidden, 0, nn.softmax(rnp.where(hidden, 0, x), dim))
+
+
+@of("_scaled_dot_product_flash_attention_for_cpu.default")
+def _attention(q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
+    """The result, and the logarithms of the sums that its weights are divided by."""
+    if dropout_p:
+        raise Error("attention with dropout draws random numbers", "unsupported")
+    scores = rnp.matmul(q, rnp.swapaxes(k, -1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if is_causal:
+        scores = rnp.where(rnp.tri(*scores.shape[-2:], dtype="bool"), scores, -math.inf)
+    if attn_mask is not None:
+        scores = rnp.where(attn_mask, scores, -math.inf) if attn_mask.dtype_name == "bool" else scores + attn_mask
+    return rnp.matmul(_safe_softmax(scores, -1), v), nn.logsumexp(scores, -1)

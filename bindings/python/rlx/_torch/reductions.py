@@ -1,5 +1,7 @@
 """Reductions, running sums, order."""
 
+import math
+
 import numpy as np
 
 from .. import _dtypes, lax, nn, ops
@@ -11,45 +13,49 @@ from ..numpy._shape import slice_axis
 from .table import dtype_of, mapped, of
 
 
-def _axes(dim):
-    return None if dim is None or dim == [] else tuple(dim) if isinstance(dim, (list, tuple)) else dim
+def _axes(dim, x):
+    """The dims to reduce over; a number has none, whatever is named."""
+    if x.ndim == 0:
+        return ()
+    return None if dim is None or dim in ([], ()) else tuple(dim) if isinstance(dim, (list, tuple)) else dim
 
 
 @of("sum.default", "sum.dim_IntList")
 def _sum(x, dim=None, keepdim=False, dtype=None):
     wide = dtype is None and (x.dtype_name == "bool" or _dtypes.is_integer(x.dtype_name))
-    return rnp.sum(x, _axes(dim), "int64" if wide else None if dtype is None else _dtypes.long_name(dtype_of(dtype)), keepdim)
+    return rnp.sum(x, _axes(dim, x), "int64" if wide else None if dtype is None else _dtypes.long_name(dtype_of(dtype)), keepdim)
 
 
 @of("mean.default", "mean.dim")
 def _mean(x, dim=None, keepdim=False, dtype=None):
-    return rnp.mean(x if dtype is None else convert(x, dtype_of(dtype)), _axes(dim), keepdims=keepdim)
+    return rnp.mean(x if dtype is None else convert(x, dtype_of(dtype)), _axes(dim, x), keepdims=keepdim)
 
 
 @of("amax.default")
 def _amax(x, dim=(), keepdim=False):
-    return rnp.max(x, _axes(list(dim)), keepdims=keepdim)
+    return rnp.max(x, _axes(dim, x), keepdims=keepdim)
 
 
 @of("amin.default")
 def _amin(x, dim=(), keepdim=False):
-    return rnp.min(x, _axes(list(dim)), keepdims=keepdim)
+    return rnp.min(x, _axes(dim, x), keepdims=keepdim)
 
 
 @of("prod.default", "prod.dim_int")
 def _prod(x, dim=None, keepdim=False, dtype=None):
+    dim = _axes(dim, x)
     wide = dtype is None and (x.dtype_name == "bool" or _dtypes.is_integer(x.dtype_name))
     return rnp.prod(x, dim, "int64" if wide else None if dtype is None else _dtypes.long_name(dtype_of(dtype)), keepdim)
 
 
 @of("any.default", "any.dim", "any.dims")
 def _any(x, dim=None, keepdim=False):
-    return rnp.any(x, _axes(dim), keepdim)
+    return rnp.any(x, _axes(dim, x), keepdim)
 
 
 @of("all.default", "all.dim", "all.dims")
 def _all(x, dim=None, keepdim=False):
-    return rnp.all(x, _axes(dim), keepdim)
+    return rnp.all(x, _axes(dim, x), keepdim)
 
 
 @of("prims.sum.default")
@@ -70,7 +76,7 @@ def _dof(unbiased, correction):
 
 @of("var.correction", "var.dim", "prims.var.default")
 def _var(x, dim=None, unbiased=None, correction=None, keepdim=False, output_dtype=None):
-    return rnp.var(x, _axes(dim), ddof=_dof(unbiased, correction), keepdims=keepdim)
+    return rnp.var(x, _axes(dim, x), ddof=_dof(unbiased, correction), keepdims=keepdim)
 
 
 @of("std.correction", "std.dim")
@@ -80,27 +86,27 @@ def _std(x, dim=None, unbiased=None, correction=None, keepdim=False):
 
 @of("var_mean.correction", "var_mean.dim")
 def _var_mean(x, dim=None, unbiased=None, correction=None, keepdim=False):
-    return _var(x, dim, unbiased, correction, keepdim), rnp.mean(x, _axes(dim), keepdims=keepdim)
+    return _var(x, dim, unbiased, correction, keepdim), rnp.mean(x, _axes(dim, x), keepdims=keepdim)
 
 
 @of("std_mean.correction", "std_mean.dim")
 def _std_mean(x, dim=None, unbiased=None, correction=None, keepdim=False):
-    return _std(x, dim, unbiased, correction, keepdim), rnp.mean(x, _axes(dim), keepdims=keepdim)
+    return _std(x, dim, unbiased, correction, keepdim), rnp.mean(x, _axes(dim, x), keepdims=keepdim)
 
 
 @of("logsumexp.default")
 def _logsumexp(x, dim, keepdim=False):
-    return nn.logsumexp(x, _axes(dim), keepdim)
+    return nn.logsumexp(x, _axes(dim, x), keepdim)
 
 
 @of("argmax.default")
 def _argmax(x, dim=None, keepdim=False):
-    return rnp.astype(rnp.argmax(x, dim, keepdims=keepdim), "int64")
+    return rnp.astype(rnp.argmax(x, dim if x.ndim else None, keepdims=keepdim), "int64")
 
 
 @of("argmin.default")
 def _argmin(x, dim=None, keepdim=False):
-    return rnp.astype(rnp.argmin(x, dim, keepdims=keepdim), "int64")
+    return rnp.astype(rnp.argmin(x, dim if x.ndim else None, keepdims=keepdim), "int64")
 
 
 @of("max.default")
@@ -349,3 +355,30 @@ def _equal(x, y):
 @of("allclose.default")
 def _allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=False):
     return bool(rnp.allclose(x, y, rtol, atol, equal_nan))
+
+
+# ---- segments of a dim ----
+@of("segment_reduce.default")
+def _segment_reduce(x, reduce, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    """Each segment along a dim reduced; lengths say how long they are, or offsets where they begin and the last one ends."""
+    if offsets is None:
+        ends = rnp.cumsum(lengths, -1)
+        begins = ends - lengths
+    else:
+        begins, ends = offsets[..., :-1], offsets[..., 1:]
+    at = rnp.arange(x.shape[axis], dtype="int64")
+    inside = (at >= rnp.expand_dims(begins, -1)) & (at < rnp.expand_dims(ends, -1))  # [..., segment, element]
+    inside = rnp.reshape(inside, inside.shape + (1,) * (x.ndim - axis - 1))
+    neutral = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}[reduce]
+    first = neutral if initial is None else initial
+    wide = rnp.where(inside, rnp.expand_dims(x, axis), as_array(neutral, x.dtype_name))
+    if reduce in ("max", "min"):
+        y = (rnp.max if reduce == "max" else rnp.min)(wide, axis + 1)
+        return y if initial is None else (rnp.maximum if reduce == "max" else rnp.minimum)(y, first)
+    if reduce == "prod":
+        return rnp.prod(wide, axis + 1) * first
+    y = rnp.sum(wide, axis + 1) + first
+    if reduce == "sum":
+        return y
+    count = rnp.astype(rnp.sum(inside, axis + 1), x.dtype)
+    return rnp.where(count == 0, math.nan if initial is None else first, y / rnp.maximum(count, 1))

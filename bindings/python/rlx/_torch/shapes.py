@@ -1,11 +1,14 @@
 """What moves elements, copies them, or makes them out of nothing."""
 
+import math
+
 import numpy as np
 
 from .. import _dtypes
 from .. import numpy as rnp
 from .._array import as_array, convert
 from .._native import Error
+from .indexing import put_each
 from .table import OPERATORS, dtype_of, of
 
 
@@ -116,7 +119,8 @@ def _pad(x, pad, value=0.0):
 # ---- parts at places that are known here ----
 def _put_at(x, places, values):
     """x with values at these of its places, an array of numbers that count its elements."""
-    flat = rnp.ravel(x).at[places.ravel().astype(np.int32)].set(rnp.ravel(rnp.broadcast_to(values, places.shape)))
+    flat, places, values = rnp.ravel(x), places.ravel().astype(np.int32), rnp.ravel(rnp.broadcast_to(values, places.shape))
+    flat = put_each(flat, places, values) if len(np.unique(places)) < places.size else flat.at[places].set(values)
     return rnp.reshape(flat, x.shape)
 
 
@@ -187,6 +191,14 @@ def _copy(into, x, non_blocking=False):
 @of("squeeze_.dim")
 def _squeeze_in_place(x, dim):
     return _squeeze(x, dim)
+
+
+@of("resize.default")
+def _resize(x, size, memory_format=None):
+    """The first elements under another shape; what would be more is left as it is, which no program may ask for."""
+    count = math.prod(size)
+    flat = rnp.ravel(x)[:count]
+    return rnp.reshape(rnp.pad(flat, [(0, count - flat.shape[0])]), tuple(size))
 
 
 @of("block_diag.default")

@@ -173,6 +173,37 @@ for _rank, _overload in itertools.product((1, 2, 3), ("vec", "default")):
     of(f"_upsample_nearest_exact{_rank}d.{_overload}")(_upsample_nearest(True))
 
 
+def _smoothed(n, m, scale, cubic, align_corners):
+    """The weights of n elements in each of m, by a filter that widens as they become fewer: PyTorch's (and Pillow's) antialiasing."""
+    step = ((n - 1) / (m - 1) if m > 1 else 0.0) if align_corners else 1 / scale if scale else n / m
+    width = max(step, 1.0)
+    support = (2 if cubic else 1) * width
+    weights = np.zeros((m, n))
+    for i in range(m):
+        center = step * (i + 0.5)
+        low, high = max(int(center - support + 0.5), 0), min(int(center + support + 0.5), n)
+        t = np.abs((np.arange(low, high) - center + 0.5) / width)
+        a = -0.5
+        near, far = ((a + 2) * t - (a + 3)) * t * t + 1, ((t - 5) * t + 8) * t * a - 4 * a
+        w = np.where(t < 1, near, np.where(t < 2, far, 0)) if cubic else np.maximum(1 - t, 0)
+        weights[i, low:high] = w / w.sum()
+    return weights.astype(np.float32)
+
+
+def _antialiased(cubic):
+    def of_images(x, size, align_corners, *scales, scales_h=None, scales_w=None):
+        scales = (scales or (scales_h, scales_w))[:2]
+        for axis, m, scale in zip((-2, -1), size, scales):
+            weights = rnp.astype(_smoothed(x.shape[axis], m, scale, cubic, align_corners).T, x.dtype)
+            x = rnp.moveaxis(rnp.matmul(rnp.moveaxis(x, axis, -1), weights), -1, axis)
+        return x
+    return of_images
+
+
+of("_upsample_bilinear2d_aa.default")(_antialiased(False))
+of("_upsample_bicubic2d_aa.default")(_antialiased(True))
+
+
 def _reflected(at, low, high):
     """Places reflected at both ends until they lie between them; low and high are twice the ends."""
     if low == high:
