@@ -128,8 +128,10 @@ def _cholesky(x, upper=False, check_errors=False):
 
 @of("cholesky_solve.default")
 def _cholesky_solve(b, factor, upper=False):
-    solve = lambda b, adjoint: linalg.solve_triangular(factor, b, not upper, 2 if adjoint else 0)
-    return solve(solve(b, upper), not upper)
+    """The other triangle of the factor is not read, and yet has a derivative, as in PyTorch."""
+    triangle = factor + ops.stop_gradient((rnp.triu if upper else rnp.tril)(factor) - factor)
+    first, second = (_adjoint(triangle), triangle) if upper else (triangle, _adjoint(triangle))
+    return linalg.solve(second, linalg.solve(first, b))
 
 
 @of("cholesky_inverse.default")

@@ -120,3 +120,24 @@ def _attention(q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=No
     if attn_mask is not None:
         scores = rnp.where(attn_mask, scores, -math.inf) if attn_mask.dtype_name == "bool" else scores + attn_mask
     return rnp.matmul(_safe_softmax(scores, -1), v), nn.logsumexp(scores, -1)
+
+
+# ---- a linear layer and cross entropy at once, which PyTorch computes part by part to save memory ----
+def _linear_cross_entropy(x, w, target, bias, weight, reduction, ignore_index, label_smoothing):
+    scores = rnp.matmul(x, rnp.transpose(w))
+    scores = scores if bias is None else scores + bias
+    return nn.cross_entropy(scores, target, weight, axis=-1, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction)
+
+
+def _own_gradient():
+    raise Error("linear_cross_entropy: the gradient that PyTorch computes ahead", "unsupported")
+
+
+@of("torch_nn._linear_cross_entropy_batch_chunked.default")
+def _chunked(x, w, target, bias, weight, reduction, ignore_index, label_smoothing, *memory):
+    return _linear_cross_entropy(x, w, target, bias, weight, reduction, ignore_index, label_smoothing), _own_gradient, _own_gradient, _own_gradient
+
+
+@of("torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default")
+def _chunked_losses(x, w, target, bias, weight, ignore_index, *memory):
+    return _linear_cross_entropy(x, w, target, bias, weight, "none", ignore_index, 0.0)

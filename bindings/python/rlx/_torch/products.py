@@ -15,10 +15,15 @@ def _dot(x, y):
     return rnp.sum(x * y)
 
 
-@of("addmm.default", "baddbmm.default")
+def _added(c, product, beta, alpha):
+    """beta c + alpha times a product; where beta is 0 the elements of c, NaN among them, do not count."""
+    product = product if alpha == 1 else product * alpha
+    return rnp.astype(product, c.dtype) if beta == 0 else (c if beta == 1 else c * beta) + product
+
+
+@of("addmm.default", "baddbmm.default", "addmv.default")
 def _addmm(c, a, b, beta=1, alpha=1):
-    product = rnp.matmul(a, b)
-    return (c if beta == 1 else c * beta) + (product if alpha == 1 else product * alpha)
+    return _added(c, rnp.matmul(a, b), beta, alpha)
 
 
 @of("linear.default")
@@ -38,13 +43,7 @@ def _convolution(x, w, bias, stride, padding, dilation, transposed, output_paddi
 
 @of("addbmm.default")
 def _addbmm(c, a, b, beta=1, alpha=1):
-    product = rnp.sum(rnp.matmul(a, b), 0)
-    return (c if beta == 1 else c * beta) + (product if alpha == 1 else product * alpha)
-
-
-@of("addmv.default")
-def _addmv(c, a, b, beta=1, alpha=1):
-    return _addmm(c, a, b, beta, alpha)
+    return _added(c, rnp.sum(rnp.matmul(a, b), 0), beta, alpha)
 
 
 @of("vdot.default")
