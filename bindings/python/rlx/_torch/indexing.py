@@ -254,7 +254,8 @@ def _unique_consecutive(x, return_inverse=False, return_counts=False, dim=None):
         changes = rows[1:] != rows[:-1]
     else:
         rows, axis = x, dim
-        front = rnp.reshape(rnp.moveaxis(x, dim, 0), (x.shape[dim], -1))
+        front = rnp.moveaxis(x, dim, 0)
+        front = rnp.reshape(front, (front.shape[0], math.prod(front.shape[1:])))
         changes = rnp.any(front[1:] != front[:-1], 1)
     if not rows.shape[axis]:
         return rows, nothing, nothing

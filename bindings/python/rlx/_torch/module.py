@@ -3,7 +3,7 @@
 from .. import tree
 from .._array import as_array, convert
 from .._native import Error, at_user_line
-from .table import OPERATORS, array_of, decompositions, dtype_of, mapped, name_of
+from .table import OPERATORS, array_of, call, decompositions, dtype_of, mapped, name_of
 
 
 class TorchModule:
@@ -35,6 +35,7 @@ class _Program:
         self._constants = constants  # by the name of the placeholder
         self._params = {spec.arg.name: spec.target for spec in exported.graph_signature.input_specs if spec.kind.name == "PARAMETER"}
         self._inputs = [spec.arg.name for spec in exported.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+        self._tokens = sum(spec.kind.name == "TOKEN" for spec in exported.graph_signature.output_specs)  # which are the first results
         self._in_spec, self._out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
         self._types = [(n.name, tuple(n.meta["val"].shape), str(n.meta["val"].dtype)) for n in self._nodes
                        if n.op == "placeholder" and n.name in set(self._inputs) and hasattr(n.meta.get("val"), "dtype")]
@@ -58,12 +59,12 @@ class _Program:
             if node.op == "call_function":
                 known[node.name] = self._called(node, [mapped(a, look_up) for a in node.args], {k: mapped(v, look_up) for k, v in node.kwargs.items()})
             elif node.op == "output":
-                return theirs.tree_unflatten(list(mapped(node.args[0], look_up)), self._out_spec)
+                return theirs.tree_unflatten(mapped(node.args[0], look_up)[self._tokens:], self._out_spec)
 
     @staticmethod
     def _called(node, args, kwargs):
         try:
-            return OPERATORS[name_of(node)](*args, **kwargs)
+            return call(node, args, kwargs)
         except Error as error:
             raise Error(f"{name_of(node)}: {error}", error.status) from error
 
@@ -99,7 +100,7 @@ def from_torch(module, example, kwargs=None):
     if missing:
         raise Error(at_user_line(f"{type(module).__name__} has operators that RLX has no functions for: "
                                  + ", ".join(f"{name} ({n} times)" if n > 1 else name for name, n in sorted(missing.items()))), "unsupported")
-    changed = [spec.target or spec.arg.name for spec in exported.graph_signature.output_specs if spec.kind.name != "USER_OUTPUT"]
+    changed = [spec.target or spec.arg.name for spec in exported.graph_signature.output_specs if spec.kind.name not in ("USER_OUTPUT", "TOKEN")]
     if changed:
         raise Error(at_user_line(f"{type(module).__name__} changes {', '.join(map(str, changed[:3]))} when it is called; call module.eval() first, or give "
                                  "what it changes as inputs and outputs"), "unsupported")
@@ -110,6 +111,8 @@ def from_torch(module, example, kwargs=None):
         elif spec.kind.name in ("BUFFER", "CONSTANT_TENSOR"):
             held = exported.state_dict if spec.target in exported.state_dict else exported.constants
             constants[spec.arg.name] = array_of(held[spec.target])
+        elif spec.kind.name == "TOKEN":  # keeps operators in order; nothing is computed of it
+            constants[spec.arg.name] = None
         elif spec.kind.name != "USER_INPUT":
             raise Error(at_user_line(f"{type(module).__name__} has an input of the kind {spec.kind.name}"), "unsupported")
     made = TorchModule(params, _Program(exported, constants))

@@ -25,7 +25,7 @@ def _layer_norm(x, shape, weight, bias, eps):
 
 @of("native_group_norm.default")
 def _group_norm(x, weight, bias, n, c, hw, groups, eps):
-    y, mean, rstd = _normalized(rnp.reshape(x, (n, groups, -1)), (2,), eps)
+    y, mean, rstd = _normalized(rnp.reshape(x, (n, groups, c // groups * hw)), (2,), eps)
     y, wide = rnp.reshape(y, x.shape), (1, c) + (1,) * (x.ndim - 2)
     y = y if weight is None else y * rnp.reshape(weight, wide)
     return y if bias is None else y + rnp.reshape(bias, wide), rnp.reshape(mean, (n, groups)), rnp.reshape(rstd, (n, groups))

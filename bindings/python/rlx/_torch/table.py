@@ -26,8 +26,18 @@ def dtype_of(dtype):
 
 
 def name_of(node):
-    """The name that a node of a graph has here: "add.Tensor" of aten.add.Tensor, "getitem" of Python's, else the whole name."""
-    return "getitem" if node.target is operator.getitem else _short(node.target)
+    """The name that a node of a graph has here: "add.Tensor" of aten.add.Tensor, "getitem" of Python's, else the whole name; of an
+    operator that torch.export keeps in order among others ("with_effects") that operator's."""
+    name = _short(node.args[1] if str(node.target) == "with_effects" else node.target)
+    return "getitem" if node.target is operator.getitem else name
+
+
+def call(node, args, kwargs):
+    """The results of a node of a graph. What is kept in order takes a token and its operator first, and gives the token first."""
+    if str(node.target) != "with_effects":
+        return OPERATORS[name_of(node)](*args, **kwargs)
+    made = OPERATORS[name_of(node)](*args[2:], **kwargs)
+    return (args[0], *made) if isinstance(made, tuple) else (args[0], made)
 
 
 def _short(target):

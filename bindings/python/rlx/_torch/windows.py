@@ -152,6 +152,34 @@ for _rank in (1, 2, 3):
     of(f"adaptive_max_pool{_rank}d.default")(_adaptive_max_pool)
 
 
+def _fractional_max_pool(x, kernel, size, samples):
+    """Windows that begin at steps which a number for each image and dim shifts (Graham, "Fractional max-pooling", 2014)."""
+    rank = len(size)
+    extents, lead = x.shape[-rank:], x.shape[:-rank]
+    if len(lead) == 1:
+        samples = samples[0] if samples.ndim == 3 else samples
+    place = 0
+    for d, (n, m, k) in enumerate(zip(extents, size, kernel)):
+        # PyTorch counts the numbers of a plane from its last dim, and those of a volume from its first.
+        u = rnp.expand_dims(samples[..., rank - 1 - d if rank == 2 else d], -1)
+        step = np.float32((n - k) / (m - 1)) if m > 1 else np.float32(0)
+        begin = rnp.floor((np.arange(m, dtype=np.float32) + u) * step) - rnp.floor(u * step)
+        begin = rnp.where(np.arange(m) == m - 1, n - k, rnp.astype(begin, "int32"))
+        rows = rnp.expand_dims(begin, -1) + np.arange(k, dtype=np.int32)
+        shape = [1] * (2 * rank)
+        shape[d], shape[rank + d] = m, k
+        place = place * n + rnp.reshape(rows, rows.shape[:-2] + tuple(shape))
+    places = rnp.reshape(place, place.shape[:-2 * rank] + (math.prod(size) * math.prod(kernel),))
+    places = rnp.broadcast_to(places, lead + places.shape[-1:])
+    patches = rnp.take_along_axis(rnp.reshape(x, lead + (math.prod(extents),)), places, -1)
+    windows = lead + tuple(size) + (math.prod(kernel),)
+    return _largest(rnp.reshape(patches, windows), rnp.reshape(places, windows))
+
+
+for _rank in (2, 3):
+    of(f"fractional_max_pool{_rank}d.default")(_fractional_max_pool)
+
+
 # ---- resizing and sampling ----
 def _upsample_nearest(exact):
     def of_any(x, size, scales=None, *more):
