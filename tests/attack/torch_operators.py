@@ -106,6 +106,7 @@ class Program:
 def difference(ours, theirs, rtol, atol):
     """Empty if they are alike."""
     theirs = theirs.detach().resolve_conj().resolve_neg()
+    theirs = theirs.to_dense() if theirs.layout != torch.strided else theirs
     theirs = np.zeros(theirs.shape, str(theirs.dtype).removeprefix("torch.")) if theirs._is_zerotensor() else \
         np.asarray(_torch.array_of(theirs)) if theirs.dtype == torch.bfloat16 else theirs.numpy()
     ours = np.asarray(ours)

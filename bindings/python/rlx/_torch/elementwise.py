@@ -232,7 +232,8 @@ def _celu(x, alpha=1.0):
 
 @of("logit.default")
 def _logit(x, eps=None):
-    return ops.logit(inexact(x) if eps is None else rnp.clip(inexact(x), eps, 1 - eps))
+    x = inexact(x)
+    return ops.logit(x if eps is None else rnp.where(x < eps, as_array(eps, x.dtype_name), rnp.minimum(x, 1 - eps)))
 
 
 @of("rrelu_with_noise.default", "rrelu_with_noise_functional.default")

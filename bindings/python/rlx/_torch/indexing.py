@@ -8,12 +8,32 @@ from .. import _dtypes, ops
 from .. import numpy as rnp
 from .._array import as_array
 from .._native import Error
+from .linear_algebra import norm_of
 from .table import of
+
+
+def _rows(weight, indices, padding_idx, by_frequency):
+    """Rows of a table. The one of the padding has no derivative; with `by_frequency` that of each is divided by how often it is taken."""
+    rows = rnp.take(weight, indices, axis=0)
+    constant = ops.stop_gradient(rows)
+    if by_frequency and indices.size:
+        flat = rnp.ravel(indices)
+        often = rnp.zeros((weight.shape[0],), weight.dtype).at[flat].add(rnp.ones(flat.shape, weight.dtype))
+        rows = constant + (rows - constant) / rnp.expand_dims(rnp.take(often, indices), -1)
+    return rows if padding_idx < 0 else rnp.where(rnp.expand_dims(indices == padding_idx, -1), constant, rows)
 
 
 @of("embedding.default")
 def _embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    return rnp.take(weight, indices, axis=0)
+    return _rows(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+@of("embedding_renorm.default")
+def _embedding_renorm(weight, indices, max_norm, norm_type=2.0):
+    """The table, of whose rows those that are taken have no longer norms than max_norm; its derivative is not changed."""
+    taken = rnp.zeros((weight.shape[0], 1), "bool").at[rnp.ravel(indices)].set(True)
+    size = norm_of(weight, norm_type, -1, True)
+    return weight + ops.stop_gradient(rnp.where(taken & (size > max_norm), weight * (max_norm / (size + 1e-7)), weight) - weight)
 
 
 @of("index_select.default")
@@ -25,6 +45,8 @@ def _index_select(x, dim, index):
 
 @of("gather.default")
 def _gather(x, dim, index, sparse_grad=False):
+    if not index.size:
+        return rnp.zeros(index.shape, x.dtype)
     if x.ndim == 0 or index.ndim == 0:
         return rnp.reshape(rnp.take(_as_vector(x), _as_vector(index), axis=0), index.shape)
     if any(a != b for d, (a, b) in enumerate(zip(x.shape, index.shape)) if d != dim % x.ndim):
@@ -289,7 +311,7 @@ def _embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, s
     if padding_idx >= 0:
         counts = indices != padding_idx
         bag = rnp.where(counts, bag, bags)  # out of range: left out
-    rows = rnp.take(weight, indices, axis=0)
+    rows = _rows(weight, indices, padding_idx, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = rows * rnp.expand_dims(per_sample_weights, 1)
     size = rnp.zeros((bags,), "int64").at[bag].add(rnp.astype(counts, "int64"))

@@ -2,7 +2,7 @@
 
 import math
 
-from .. import nn
+from .. import nn, ops
 from .. import numpy as rnp
 from .._array import convert
 from .._native import Error
@@ -126,6 +126,7 @@ def _attention(q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=No
 def _linear_cross_entropy(x, w, target, bias, weight, reduction, ignore_index, label_smoothing):
     scores = rnp.matmul(x, rnp.transpose(w))
     scores = scores if bias is None else scores + bias
+    weight = None if weight is None else ops.stop_gradient(weight)  # which has no derivative in PyTorch
     return nn.cross_entropy(scores, target, weight, axis=-1, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction)
 
 
