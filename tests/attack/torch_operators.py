@@ -18,7 +18,6 @@ import argparse
 import collections
 import functools
 import json
-import os
 import pathlib
 import re
 import signal

@@ -3,7 +3,6 @@
 import math
 
 from .. import fft
-from .. import numpy as rnp
 from .table import of
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from .. import _dtypes
 from .. import numpy as rnp
 from .._array import as_array, convert
-from .._native import Error
 from .indexing import put_each
 from .table import OPERATORS, dtype_of, of
 
