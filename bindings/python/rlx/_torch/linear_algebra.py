@@ -212,11 +212,14 @@ def _ormqr(reflections, tau, x, left=True, transpose=False):
 @of("linalg_lstsq.default")
 def _lstsq(a, b, rcond=None, driver=None):
     vector = b.ndim == a.ndim - 1
-    x = linalg.lstsq(a, rnp.expand_dims(b, -1) if vector else b, rcond)
+    b = rnp.expand_dims(b, -1) if vector else b
+    x = linalg.lstsq(a, b, rcond)
+    over = a.shape[-2] > a.shape[-1] and driver != "gelsy"
+    residuals = rnp.sum(rnp.square(rnp.abs(rnp.matmul(a, x) - b)), -2) if over else _nothing(a)
     s = linalg.svdvals(a)
     least = (np.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond) * rnp.max(s, -1, keepdims=True)
     rank = rnp.astype(rnp.sum(s > least, -1), "int64") if driver != "gels" else rnp.zeros((0,), "int64")
-    return rnp.squeeze(x, -1) if vector else x, _nothing(a), rank, s if driver in ("gelsd", "gelss") else _nothing(a)
+    return rnp.squeeze(x, -1) if vector else x, residuals, rank, s if driver in ("gelsd", "gelss") else _nothing(a)
 
 
 @of("linalg_pinv.atol_rtol_tensor")
