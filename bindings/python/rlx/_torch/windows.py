@@ -243,17 +243,30 @@ def _reflected(at, low, high):
     return rnp.where(even, extra + least, span - extra + least)
 
 
+def _cubic_weights(t):
+    """Of the four elements around a point that is t behind the second one: cubic convolution with PyTorch's a = -0.75 (Keys 1981)."""
+    a = -0.75
+    near = lambda s: ((a + 2) * s - (a + 3)) * s * s + 1
+    far = lambda s: ((a * s - 5 * a) * s + 8 * a) * s - 4 * a
+    return far(t + 1), near(t), near(1 - t), far(2 - t)
+
+
 @of("grid_sampler_3d.default")
 def _grid_sampler_3d(x, grid, mode, padding, align_corners):
-    """Values at the points of a grid whose coordinates run from -1 to 1. mode: 0 linear, 1 nearest; padding: 0 zeros, 1 border, 2 reflection."""
+    """Values at the points of a grid whose coordinates run from -1 to 1. mode: 0 linear, 1 nearest, 2 cubic; padding: 0 zeros, 1 border,
+    2 reflection."""
     extents = x.shape[2:]
+
+    def padded(at, n):
+        if padding == 2:
+            at = _reflected(at, 0, 2 * (n - 1)) if align_corners else _reflected(at, -1, 2 * n - 1)
+        return at if padding == 0 else rnp.clip(at, 0, n - 1)
+
     points = []
     for d, n in enumerate(extents):
         at = grid[..., len(extents) - 1 - d]  # the last dim's coordinate is the first
         at = (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
-        if padding == 2:
-            at = _reflected(at, 0, 2 * (n - 1)) if align_corners else _reflected(at, -1, 2 * n - 1)
-        points.append(at if padding == 0 else rnp.clip(at, 0, n - 1))
+        points.append(at if mode == 2 else padded(at, n))  # of cubic ones the four elements are, not the point
     flat = rnp.reshape(x, x.shape[:2] + (math.prod(extents),))
 
     def values(corner):
@@ -270,6 +283,13 @@ def _grid_sampler_3d(x, grid, mode, padding, align_corners):
     if mode == 1:
         return values([rnp.round(at) for at in points])
     total = 0
+    if mode == 2:
+        weights = [_cubic_weights(at - rnp.floor(at)) for at in points]
+        for places in itertools.product(range(4), repeat=len(extents)):
+            corner = [padded(rnp.floor(at) + (k - 1), n) for at, k, n in zip(points, places, extents)]
+            weight = math.prod(w[k] for w, k in zip(weights, places))
+            total = total + values(corner) * rnp.expand_dims(weight, 1)
+        return total
     for ends in itertools.product((0, 1), repeat=len(extents)):
         corner = [rnp.floor(at) + e for at, e in zip(points, ends)]
         weight = math.prod(at - rnp.floor(at) if e else 1 - (at - rnp.floor(at)) for at, e in zip(points, ends))
