@@ -77,8 +77,8 @@ typedef enum rlx_log_level {
 /* Gets one message, without a newline at its end, on whichever thread says it, several at once. It must not call
    rlx_log_set_sink; what is said while it runs, on its thread, goes to standard error. */
 typedef void (*rlx_log_sink)(void* context, rlx_log_level level, const char* message);
-/* Sends messages to `sink`; NULL: to standard error, as before the first call. When it returns, no thread is in the sink
-   of before. */
+/* Sends messages to `sink`; NULL: to standard error, as before the first call. When it returns, no thread is in the
+   sink of before. */
 rlx_status rlx_log_set_sink(rlx_log_sink sink, void* context, rlx_error** error);
 /* The level up to which messages are made, an rlx_log_level; at first RLX_LOG_WARNING, or what the environment variable
    RLX_LOG says. */

@@ -95,7 +95,8 @@ VALID = {
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
     "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
     "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
-    "rlx_compiled_placement.json": "&made_text", "rlx_log_set_sink.sink": "ignore_message", "most": "1",
+    "rlx_compiled_placement.json": "&made_text", "rlx_log_set_sink.sink": "ignore_message", "most": "1", "bytes": "&made_bytes",
+    "limit": "&made_bytes",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count

@@ -1,7 +1,9 @@
 // See the header.
 #include "tools/reference/command_line.h"
 
+#include <algorithm>
 #include <CLI/CLI.hpp>
+#include <string_view>
 
 namespace rlx::tools {
 namespace {
