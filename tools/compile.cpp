@@ -16,7 +16,7 @@ namespace {
 struct Compile {
   std::string model, device = default_device(), output;
   std::vector<std::string> params;
-  bool without_params = false;
+  bool without_params = false, json = false;
   CompileOptions options = CompileOptions::from_environment();
   void run() const;
 };
@@ -33,6 +33,7 @@ void Compile::run() const {
   const Session session(Device::parse(device));
   session.compile(graph, options).save(output, values);
   const ArtifactInfo info = artifact_info(output);
+  if (json) return write_out(info.json() + "\n");
   write_out(text_of("'", line_text(output, 200), "': '", line_text(info.graph, 200), "' for ", info.device, ", ",
                     info.params.size(), " of ", signature.params.size(), " params, ",
                     bytes_text(static_cast<double>(info.bytes)), "\n"));
@@ -59,6 +60,7 @@ Subcommand add_compile(CLI::App& rlx) {
   add_accuracy_options(*app, compile->options);
   add_split_options(*app, compile->options);
   add_bound_option(*app, compile->options);
+  app->add_flag("--json", compile->json, "print what the file holds as a JSON object");
   app->add_flag("--strict", compile->options.strict, "fail unless every node is native");
   app->footer(
       R"(The file holds the program, the graph that it was made from, the dispatch report and, unless --without-params is given, the

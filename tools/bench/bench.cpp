@@ -37,7 +37,7 @@ struct Bench {
   DType cache = f32;
   int threads = 1, iterations = 20;
   double budget_seconds = 6;
-  bool list = false, steps = false;
+  bool json = false, list = false, steps = false;
   CompileOptions compile = CompileOptions::from_environment();
 };
 
@@ -51,6 +51,7 @@ std::string usual_cases() {
 }
 
 Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
+  app.add_flag("--json", json, "taken as elsewhere, and changes nothing: each line is JSON");
   app.add_flag("--list", list, "the usual cases, one name a line");
   app.add_option("--threads", threads, "threads to use (default 1; with 1 the process stays on one processor)")
       ->option_text("T")
