@@ -1,8 +1,10 @@
-// RLX, all of it: graphs and ops, sessions, files, models.
+// RLX, all of it: graphs and ops, sessions, files, models, Core ML. Not here are the C interfaces (rlx/c.h, and
+// rlx/backend.h for backends outside of the tree) and what stands beside the core (rlx/extras/: sparse matrices, splats).
 #pragma once
 
 #include "rlx/artifact.h"
 #include "rlx/autodiff.h"
+#include "rlx/coreml.h"
 #include "rlx/coreml_model.h"
 #include "rlx/data.h"
 #include "rlx/device_speed.h"
@@ -22,5 +24,6 @@
 #include "rlx/png.h"
 #include "rlx/quantization.h"
 #include "rlx/session.h"
+#include "rlx/too_large.h"
 #include "rlx/train.h"
 #include "rlx/version.h"

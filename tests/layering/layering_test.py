@@ -193,6 +193,21 @@ def devices_named(root):
     return found
 
 
+def left_out_of_rlx_h(root):
+    """Public headers that `rlx/rlx.h` neither includes nor names as left out: the C interfaces and the extras."""
+    include = root / "include"
+    reached, waiting = set(), ["rlx/rlx.h"]
+    while waiting:
+        name = waiting.pop()
+        if name in reached or not (include / name).is_file():
+            continue
+        reached.add(name)
+        waiting += re.findall(r'(?m)^\s*#\s*include "(rlx/[^"]+)"', (include / name).read_text())
+    all_headers = {path.relative_to(include).as_posix() for path in (include / "rlx").rglob("*.h")}
+    named = {name for name in all_headers if name in ("rlx/c.h", "rlx/backend.h") or name.startswith("rlx/extras/")}
+    return [f"include/{name}: rlx/rlx.h does not include it" for name in sorted(all_headers - reached - named)]
+
+
 def prove_that_it_finds():
     """Plants one mistake of each sort in a small tree, and expects exactly those."""
     planted = {
@@ -229,6 +244,8 @@ def prove_that_it_finds():
                      'if (d.backend() == "coreml") return;'):
             (root / "src/runtime/session.cpp").write_text(f"// Device::cpu() in a comment\n{line}\n")
             assert len(devices_named(root)) == 1, line
+        (root / "include/rlx/rlx.h").write_text('#include "rlx/error.h"\n#include "rlx/ops/nn.h"\n')
+        assert left_out_of_rlx_h(root) == ["include/rlx/surprise.h: rlx/rlx.h does not include it"], left_out_of_rlx_h(root)
     expected = {name: reason for name, (_, reason) in planted.items() if reason}
     named = {line.split(":")[0]: line for line in found}
     assert named.keys() == expected.keys(), f"expected {sorted(expected)}, found:\n" + "\n".join(found)
@@ -243,6 +260,8 @@ if __name__ == "__main__":
     print(f"{count} includes of project headers, {len(broken)} against the order of the layers")
     named = devices_named(source)
     print(f"{len(named)} lines that name a device where none may be named")
-    for line in broken + named:
+    left_out = left_out_of_rlx_h(source)
+    print(f"{len(left_out)} public headers that rlx/rlx.h leaves out")
+    for line in broken + named + left_out:
         print(" ", line)
-    sys.exit(1 if broken or named else 0)
+    sys.exit(1 if broken or named or left_out else 0)
