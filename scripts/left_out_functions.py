@@ -45,7 +45,7 @@ def main():
     text = HEAD
     for given in sys.argv[3:]:
         part, source = given.split("=", 1)
-        defined = re.findall(r"^[a-z][\w *]*\b(rlx_\w+)\([^;]*?\) *\{", (ROOT / source).read_text(encoding="utf-8"), re.M)
+        defined = re.findall(r"^(?:extern \"C\" )?[a-z][\w *]*\b(rlx_\w+)\([^;]*?\) *\{", (ROOT / source).read_text(encoding="utf-8"), re.M)
         functions = [name for name in defined if name in declared]
         if not functions:
             sys.exit(f"{source} defines no function of rlx/c.h")
