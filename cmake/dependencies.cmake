@@ -41,13 +41,10 @@ if(LIBZIP_INCLUDE_DIR AND LIBZIP_LIBRARY)
 endif()
 rlx_require(libzip_FOUND "libzip (libzip-dev)")
 
-# LAPACK and BLAS, by their Fortran names. OpenBLAS's serial build on Debian: our threads call it, one matrix each; with a
-# threaded one src/kernels/linalg/lapack.cpp asks for one thread. Reference BLAS works too, slowly.
-find_package(LAPACK QUIET)
-rlx_require(LAPACK_FOUND "LAPACK (libopenblas-serial-dev)")
+include(blas)
 
 target_link_libraries(rlx_dependencies INTERFACE
-  LAPACK::LAPACK Threads::Threads ZLIB::ZLIB hwy::hwy nlohmann_json::nlohmann_json "${UTF8PROC_LIBRARY}" "${PCRE2_LIBRARY}"
+  ${rlx_lapack} Threads::Threads ZLIB::ZLIB hwy::hwy nlohmann_json::nlohmann_json "${UTF8PROC_LIBRARY}" "${PCRE2_LIBRARY}"
   "${LIBZIP_LIBRARY}"
   ${CMAKE_DL_LIBS})
 target_include_directories(rlx_dependencies SYSTEM INTERFACE "${UTF8PROC_INCLUDE_DIR}" "${PCRE2_INCLUDE_DIR}" "${LIBZIP_INCLUDE_DIR}")
