@@ -111,7 +111,7 @@ def edited(change):
 
 
 def an_op(block):
-    return next(op for op in block.operations if op.type not in ("const", "identity", "cast"))
+    return next(op for op in block.operations if op.type not in ("const", "identity", "cast") and op.inputs)
 
 
 @edited
