@@ -290,6 +290,13 @@ const std::vector<Mistake>& mistakes() {
        },
        E::unsupported,
        {"`types` may state it", "while adding non_zero"}},
+      {"two symbols that are to be one",
+       [](Ready& r) {
+         const Type one{f32, {Dim::symbol("N"), 3}}, other{f32, {Dim::symbol("M"), 3}};
+         r.b.op("add", {{"x", r.b.input("one", one)}, {"y", r.b.input("other", other)}});
+       },
+       E::unsupported,
+       {"sizes that are equal want one symbol, or `types` may state it"}},
       {"several results for one",
        [](Ready& r) {
          r.b.op("split", {{"x", r.x}, {"num_splits", 2}, {"axis", 0}});

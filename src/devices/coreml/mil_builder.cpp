@@ -206,10 +206,8 @@ struct MilBuilder::Impl {
           fail(ErrorCode::unsupported, "its result is ", t, "; tensors of a program have at most 5 dims");
         check_name("name", result_name(name, i, results.size()));
       }
-    } catch (Error& e) {
+    } catch (const Error&) {
       f().inference->set_opset(before);
-      if (e.code() == ErrorCode::unsupported && types.empty())
-        e.within("inferring the type of its result; where that cannot be, `types` may state it");
       throw;
     }
     if (call.opset > opset) opset = call.opset, needed_by = op;
@@ -271,10 +269,11 @@ struct MilBuilder::Impl {
       fail(ErrorCode::invalid_argument, what, " without a ", begin, " before it, or a block inside of it that is open");
     return f().controls.back();
   }
-  void check_scalar_bool(const MilValue& v, const char* what) {
+  void check_condition(const MilValue& v, const char* what, bool may_have_a_dim) {
     check_value(v, what);
     const mil::ValueType& t = declared_of(v);
     if (t.kind == mil::ValueType::Kind::tensor && t.dtype == mil::DataType::boolean && t.dims.empty()) return;
+    if (may_have_a_dim && t == mil::ValueType::tensor(mil::DataType::boolean, {1})) return;  // as exporters write it
     fail(ErrorCode::shape_mismatch, what, " '", v.name(), "' is ", t, "; it is to be bool[]",
          t.dtype != mil::DataType::boolean ? ": compare it with something" : ": squeeze it");
   }
@@ -548,7 +547,7 @@ void MilBuilder::begin_cond(const MilValue& pred, const std::string& name) {
   Impl& b = *impl_;
   with_context([&] { return "beginning a cond"; },
                [&] {
-                 b.check_scalar_bool(pred, "the pred");
+                 b.check_condition(pred, "the pred", false);
                  if (!name.empty()) b.check_name("name", name);
                  b.f().controls.push_back({false, name.empty() ? b.numbered("cond") : name, {pred}, {}, {}});
                  b.begin_block();
@@ -652,7 +651,7 @@ std::vector<MilValue> MilBuilder::begin_body(const MilValue& goes_on) {
   return with_context([&] { return "ending the condition of a while_loop"; },
                       [&] {
                         OpenControl& control = b.innermost(true, 0, "begin_body");
-                        b.check_scalar_bool(goes_on, "the condition");
+                        b.check_condition(goes_on, "the condition", true);
                         control.done.push_back(b.end_block({goes_on}, control));
                         return b.begin_vars(control);
                       });

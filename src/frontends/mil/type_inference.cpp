@@ -53,7 +53,7 @@ Inferred type_of(const Item& item) {
     mil::ValueType t;
     t.kind = mil::ValueType::Kind::list;
     t.inner = {element};
-    t.length = l.dynamic ? mil::Dimension{} : mil::Dimension{l.length};
+    t.length = mil::Dimension{l.length};
     return {t};
   }
   fail(ErrorCode::unsupported, "a value whose type nothing says; state it");
@@ -97,8 +97,10 @@ Inferred TypeInference::define_like(const std::string& name, const std::string& 
          "what its elements are: give elem_shape to make_list, or write to it first");
   l.stacked = placeholder(l.stacked.type());
   const Item item(std::move(l));
-  scope().define(name, make_item(item));
-  return type_of(item);
+  InferredResult made{make_item(item), type_of(item)};
+  keep_length(made, like);
+  define(name, made);
+  return made.type;
 }
 
 void TypeInference::define_state(const std::string& name, const Type& type) {
@@ -106,6 +108,53 @@ void TypeInference::define_state(const std::string& name, const Type& type) {
   Item handle;
   handle.state = name;
   scope().define(name, make_item(std::move(handle)));
+}
+
+const std::string* TypeInference::name_of_list(const mil::Operation& op) {
+  if (op.type != "list_write" && op.type != "list_scatter") return nullptr;
+  auto it = op.inputs.find("ls");
+  return it == op.inputs.end() || it->second.empty() ? nullptr : std::get_if<std::string>(&it->second[0]);
+}
+
+void TypeInference::keep_length(InferredResult& result, const std::string& list) const {
+  auto it = lengths_.find(list);
+  if (it != lengths_.end() && result.type.declared.kind == mil::ValueType::Kind::list)
+    result.type.declared.length = it->second;
+}
+
+void TypeInference::define(const std::string& name, const InferredResult& result) {
+  scope().define(name, result.item);
+  if (result.type.declared.kind == mil::ValueType::Kind::list) lengths_[name] = result.type.declared.length;
+}
+
+std::optional<InferredResult> TypeInference::list_that_is_written(const mil::Operation& op) {
+  if (!name_of_list(op)) return std::nullopt;
+  auto argument = [&](const char* parameter) {
+    auto it = op.inputs.find(parameter);
+    const auto* name = it == op.inputs.end() || it->second.empty() ? nullptr : std::get_if<std::string>(&it->second[0]);
+    return name ? scope().try_find(*name) : nullptr;
+  };
+  const ItemPtr from = argument("ls"), value = argument("value");
+  if (!from || !from->list || !value) return std::nullopt;
+  const std::optional<Type> written = type_of(*value).type;
+  ListItem l = *from->list;
+  const size_t leading = op.type == "list_scatter" ? 1 : 0;
+  if (!l.dynamic || !written || written->dtype != l.dtype || written->rank() < leading) return std::nullopt;
+  const Dims dims(written->dims.begin() + static_cast<std::ptrdiff_t>(leading), written->dims.end());
+  if (l.dims && *l.dims != dims) return std::nullopt;
+  l.dims = dims;
+  l.stacked = placeholder({l.dtype, prepend(l.length, dims)});
+  const Item item(std::move(l));
+  return InferredResult{make_item(item), type_of(item)};
+}
+
+bool TypeInference::reads_open_dims(const mil::Operation& op) {
+  for (const auto& [parameter, argument] : op.inputs)
+    for (const mil::Binding& binding : argument)
+      if (const auto* name = std::get_if<std::string>(&binding))
+        if (const ItemPtr item = scope().try_find(*name); item && item->value && !is_static(item->value.dims()))
+          return true;
+  return false;
 }
 
 std::vector<InferredResult> TypeInference::add(const mil::Operation& op, DType guess, const std::vector<Type>& stated) {
@@ -144,8 +193,21 @@ std::vector<InferredResult> TypeInference::add(const mil::Operation& op, DType g
     for (const auto& [name, argument] : op.attributes) again.ignore(name);
     items = op.type == "classify" ? std::vector<ItemPtr>(results.begin(), results.end()) : again.finish(results);
   } catch (const Error& e) {
-    // What lowering cannot do for want of data, or does not know, somebody may know better.
-    if (e.code() != ErrorCode::unsupported || stated.empty()) throw;
+    if (auto list = list_that_is_written(op)) {
+      keep_length(*list, *name_of_list(op));
+      return {*list};
+    }
+    // What lowering cannot do for want of data, or does not know, somebody may know better; as that two symbols are one
+    // size.
+    const bool may_be_known =
+        e.code() == ErrorCode::unsupported || (e.code() == ErrorCode::shape_mismatch && reads_open_dims(op));
+    if (may_be_known && stated.empty())
+      throw Error(ErrorCode::unsupported, e.what())
+          .within(
+              e.code() == ErrorCode::shape_mismatch
+                  ? "inferring the type of its result; sizes that are equal want one symbol, or `types` may state it"
+                  : "inferring the type of its result; where that cannot be, `types` may state it");
+    if (!may_be_known) throw;
     items.clear(), types.clear();
     for (const Type& t : stated) {
       items.push_back(make_item(placeholder(t)));
@@ -161,6 +223,7 @@ std::vector<InferredResult> TypeInference::add(const mil::Operation& op, DType g
   }
   std::vector<InferredResult> all;
   for (size_t i = 0; i < items.size(); ++i) all.push_back({items[i], types[i]});
+  if (const std::string* list = name_of_list(op); list && all.size() == 1) keep_length(all[0], *list);
   return all;
 }
 

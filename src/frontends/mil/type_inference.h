@@ -40,10 +40,17 @@ class TypeInference {
   /// that the op's arguments do not say; `stated` are types that somebody knows, or none. Where inferring fails for
   /// want of data or of a handler, the stated ones are taken; where both are there they must agree.
   std::vector<InferredResult> add(const mil::Operation& op, DType guess, const std::vector<Type>& stated);
-  void define(const std::string& name, const InferredResult& result) { scope().define(name, result.item); }
+  void define(const std::string& name, const InferredResult& result);
 
  private:
   Scope& scope() { return *scopes_.back(); }
+  /// A list of dynamic length grows as far as it is written, which data may say; its type stays.
+  std::optional<InferredResult> list_that_is_written(const mil::Operation& op);
+  /// The list that a `list_write` or `list_scatter` writes to; null for other ops.
+  static const std::string* name_of_list(const mil::Operation& op);
+  /// A list is declared with the length that it was made with, also when it has grown.
+  void keep_length(InferredResult& result, const std::string& list) const;
+  bool reads_open_dims(const mil::Operation& op);
   Value placeholder(const Type& type) { return graph_.input(text_of("v", placeholders_++), type); }
 
   Graph graph_;
@@ -52,6 +59,7 @@ class TypeInference {
   Evaluator evaluator_;
   Lowering lowering_;
   std::vector<std::unique_ptr<Scope>> scopes_;
+  std::map<std::string, std::optional<mil::Dimension>> lengths_;  // of lists, by name
   int64_t placeholders_ = 0;
 };
 
