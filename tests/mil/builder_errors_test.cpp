@@ -297,6 +297,23 @@ const std::vector<Mistake>& mistakes() {
        },
        E::unsupported,
        {"sizes that are equal want one symbol, or `types` may state it"}},
+      {"compressed weights that are computed",
+       [](Ready& r) {
+         r.b.op("constexpr_affine_dequantize", {{"quantized_data", Tensor(i8, {2, 2})},
+                                                {"zero_point", Tensor::scalar(int8_t{0})},
+                                                {"scale", r.b.op("relu", {{"x", r.x}})},
+                                                {"axis", 0}});
+       },
+       E::shape_mismatch,
+       {"'scale' is computed by 'relu_0'; in CoreML8 it stands in the place: give a Tensor"}},
+      {"a name that the results of a loop have",
+       [](Ready& r) {
+         r.b.op("relu", {{"x", r.x}}, "loop_1");
+         r.b.while_loop(
+             {r.x, r.n}, [&](const Values&) { return r.on; }, [&](const Values& v) { return v; }, "loop");
+       },
+       E::invalid_argument,
+       {"the name 'loop_1' is taken in this function"}},
       {"several results for one",
        [](Ready& r) {
          r.b.op("split", {{"x", r.x}, {"num_splits", 2}, {"axis", 0}});
@@ -391,7 +408,7 @@ const std::vector<Mistake>& mistakes() {
 TEST_CASE("a mistake in building is named where it is made, with what was given and what is taken") {
   CHECK(mistakes().size() >= 50);
   for (const Mistake& mistake : mistakes()) {
-    CAPTURE(mistake.what);
+    CAPTURE(std::string(mistake.what));
     Ready r(mistake.ios);
     Error e = error_of([&] { mistake.make(r); });
     INFO(e.what());
@@ -425,11 +442,12 @@ TEST_CASE("a call that is refused leaves the program as it was") {
           },
           "branch");
     });
+    wrong([&] { r.b.op("relu", {{"x", r.n}}); });
     wrong([&] { r.b.op("scaled_dot_product_attention", {{"query", r.x}}, "y"); });
     MilValue y = r.b.op("add", {{"x", r.x}, {"y", 1}}, "y");
     r.b.output(r.b.cond(
         r.on, [&] { return Values{r.x}; }, [&] { return Values{y}; }, "branch")[0]);
-    return std::pair(r.b.report().model_bytes, r.b.report().minimum_ios);
+    return std::tuple(r.b.report().model_bytes, r.b.report().minimum_ios, r.b.op("relu", {{"x", y}}).name());
   };
   CHECK(built(true) == built(false));
 }

@@ -50,6 +50,23 @@ struct OpenControl {
   std::vector<std::string> names = {};  // that were defined in them
 };
 
+/// A count of names, which goes back if what was to have the name is not made.
+class CountGuard {
+ public:
+  explicit CountGuard(int64_t& count) : count_(count), before_(count) {}
+  ~CountGuard() {
+    if (!is_kept_) count_ = before_;
+  }
+  CountGuard(const CountGuard&) = delete;
+  CountGuard& operator=(const CountGuard&) = delete;
+  void keep() { is_kept_ = true; }
+
+ private:
+  int64_t& count_;
+  int64_t before_;
+  bool is_kept_ = false;
+};
+
 struct BuiltFunction {
   std::string name;
   std::unique_ptr<mlprogram::TypeInference> inference;
@@ -58,6 +75,7 @@ struct BuiltFunction {
   std::vector<OpenBlock> blocks = {};
   std::vector<OpenControl> controls = {};
   std::map<std::string, std::shared_ptr<const mlprogram::Known>> known = {};
+  std::map<std::string, mil::Value> constants = {};
   std::map<std::string, int64_t> counts = {};  // of names with numbers
   size_t listed = 0;                           // inputs with lists of shapes
 };
@@ -107,6 +125,12 @@ struct MilBuilder::Impl {
     return [this](const std::string& name) -> const mlprogram::Known* {
       auto it = f().known.find(name);
       return it == f().known.end() ? nullptr : it->second.get();
+    };
+  }
+  std::function<const mil::Value*(const std::string&)> constant_of() {
+    return [this](const std::string& name) -> const mil::Value* {
+      auto it = f().constants.find(name);
+      return it == f().constants.end() ? nullptr : &it->second;
     };
   }
   std::string fresh(const std::string& hint) {
@@ -164,8 +188,8 @@ struct MilBuilder::Impl {
   MilCall call_of(const std::string& op, const std::string& name, const MilArguments& arguments) {
     std::optional<MilCall> best;
     for (int candidate = opset; candidate <= newest; ++candidate) {
-      MilCall call =
-          mil_call(op, name, arguments, candidate, known_of(), [&](const std::string& hint) { return fresh(hint); });
+      MilCall call = mil_call(op, name, arguments, candidate,
+                              {known_of(), constant_of(), [&](const std::string& hint) { return fresh(hint); }});
       if (call.findings.empty()) return call;
       if (!best || call.findings.size() <= best->findings.size()) best = std::move(call);
     }
@@ -191,6 +215,7 @@ struct MilBuilder::Impl {
     for (const auto& [parameter, argument] : arguments)
       if (const auto* values = std::get_if<std::vector<MilValue>>(&argument.content))
         for (const MilValue& v : *values) check_value(v, "'" + parameter + "'");
+    CountGuard count(f().counts[op]);
     const std::string name = given_name.empty() ? numbered(op) : given_name;
     MilCall call = call_of(op, name, arguments);
     const int before = opset;
@@ -224,6 +249,7 @@ struct MilBuilder::Impl {
       made.push_back(made_value(called, results[i].type, constant, true));
     }
     put(std::move(call.op));
+    count.keep();
     return made;
   }
   static std::string result_name(const std::string& name, size_t i, size_t count) {
@@ -236,6 +262,7 @@ struct MilBuilder::Impl {
     mil::Value literal = mil::Value::of(value);
     define_constant(name, literal);
     put(mil_constant(name, literal));
+    f().constants.insert_or_assign(name, literal);
     return made_value(name, {literal.type, value.type()}, true, true);
   }
 
@@ -268,6 +295,10 @@ struct MilBuilder::Impl {
     if (f().controls.empty() || f().controls.back().is_loop != is_loop || f().controls.back().done.size() != done)
       fail(ErrorCode::invalid_argument, what, " without a ", begin, " before it, or a block inside of it that is open");
     return f().controls.back();
+  }
+  /// Before a cond or a loop ends, whose results are called so.
+  void check_result_names(const OpenControl& control, size_t count) {
+    for (size_t i = 0; i < count; ++i) check_name("name", result_name(control.name, i, count));
   }
   void check_condition(const MilValue& v, const char* what, bool may_have_a_dim) {
     check_value(v, what);
@@ -316,8 +347,10 @@ struct MilBuilder::Impl {
   }
   void abandon() {
     BuiltFunction& function = f();
-    for (const std::string& name : function.blocks.back().names) function.known.erase(name);
-    for (const std::string& name : function.controls.back().names) function.known.erase(name);
+    for (const std::string& name : function.blocks.back().names)
+      function.known.erase(name), function.constants.erase(name);
+    for (const std::string& name : function.controls.back().names)
+      function.known.erase(name), function.constants.erase(name);
     function.blocks.pop_back();
     function.inference->end_block();
     function.controls.pop_back();
@@ -594,6 +627,7 @@ std::vector<MilValue> MilBuilder::end_cond(const std::vector<MilValue>& results)
           if (!v.record().type)
             fail(ErrorCode::unsupported, "the branches give '", v.name(), "', which is ", Impl::declared_of(v),
                  "; a cond gives tensors");
+        b.check_result_names(control, results.size());
         control.done.push_back(b.end_block(results, control));
         OpenControl ended = std::move(control);
         b.f().controls.pop_back();
@@ -682,6 +716,7 @@ std::vector<MilValue> MilBuilder::end_while(const std::vector<MilValue>& next) {
                                      : "");
                           types.push_back(control.types.empty() ? control.operands[i].record().type : control.types[i]);
                         }
+                        b.check_result_names(control, next.size());
                         control.done.push_back(b.end_block(next, control));
                         OpenControl ended = std::move(control);
                         b.f().controls.pop_back();

@@ -235,7 +235,7 @@ void take_form_of_opset(mil::Block& block, int opset) {
 }
 
 MilCall mil_call(const std::string& type, const std::string& name, const MilArguments& arguments, int opset,
-                 const mlprogram::KnownOf& known_of, const std::function<std::string(const std::string&)>& fresh) {
+                 const MilNames& names) {
   MilCall made;
   made.opset = opset;
   made.op.type = type;
@@ -245,7 +245,7 @@ MilCall mil_call(const std::string& type, const std::string& name, const MilArgu
   };
   const MilSignature* signature = mlprogram::signature_of(type, opset, found);
   if (!signature) return made;
-  CallDtypes call(*signature, arguments, known_of);
+  CallDtypes call(*signature, arguments, names.known_of);
   std::map<std::string, mlprogram::Known> constants;
   // Read in the place, not by a name: what compresses weights, lists, and what coremltools writes so.
   auto stands_in_place = [&](const Parameter& p) {
@@ -257,8 +257,8 @@ MilCall mil_call(const std::string& type, const std::string& name, const MilArgu
       made.op.inputs[p.name].emplace_back(std::move(value));
       return;
     }
-    std::string called = fresh(name + "_" + as);
-    for (int n = 1; constants.contains(called); ++n) called = fresh(text_of(name, "_", as, "_", n));
+    std::string called = names.fresh(name + "_" + as);
+    for (int n = 1; constants.contains(called); ++n) called = names.fresh(text_of(name, "_", as, "_", n));
     constants[called] = {value.type, true};
     made.op.inputs[p.name].emplace_back(called);
     made.constants.emplace_back(called, std::move(value));
@@ -266,7 +266,14 @@ MilCall mil_call(const std::string& type, const std::string& name, const MilArgu
   auto bind = [&](const Parameter& p, const Content& content, bool is_default) {
     try {
       if (const auto* values = std::get_if<std::vector<MilValue>>(&content)) {
-        for (const MilValue& v : *values) made.op.inputs[p.name].emplace_back(v.name());
+        for (const MilValue& v : *values) {
+          const mil::Value* constant = stands_in_place(p) ? names.constant_of(v.name()) : nullptr;
+          if (constant) made.op.inputs[p.name].emplace_back(*constant);
+          else if (type.starts_with("constexpr_") && signature->opset < 8)
+            refuse_argument("'", p.name, "' is computed by '", v.name(), "'; in CoreML", opset,
+                            " it stands in the place: give a Tensor");
+          else made.op.inputs[p.name].emplace_back(v.name());
+        }
       } else if (p.kind == "tuple") {
         made.op.inputs[p.name];
         size_t n = 0;
@@ -292,7 +299,7 @@ MilCall mil_call(const std::string& type, const std::string& name, const MilArgu
       if (auto value = default_of(p, call.rank())) bind(p, *value, true);
   mlprogram::KnownOf all_known = [&](const std::string& each) {
     auto it = constants.find(each);
-    return it == constants.end() ? known_of(each) : &it->second;
+    return it == constants.end() ? names.known_of(each) : &it->second;
   };
   mlprogram::check_arguments(
       made.op, *signature, opset, all_known, [](const mil::Value&) { return Tensor(); }, found);

@@ -15,9 +15,17 @@ struct MilCall {
   DType dtype = f32;                                          ///< of its first tensor that may be of floats
 };
 
-/// The call in that opset. `known_of` knows the values among the arguments; `fresh` gives names that nothing has.
+/// What a call has to know of the program that it is made for.
+struct MilNames {
+  mlprogram::KnownOf known_of;
+  /// The constant of that name; null for what is none.
+  std::function<const mil::Value*(const std::string& name)> constant_of;
+  /// A name like that one, which nothing has.
+  std::function<std::string(const std::string& hint)> fresh;
+};
+/// The call in that opset.
 MilCall mil_call(const std::string& op, const std::string& name, const MilArguments& arguments, int opset,
-                 const mlprogram::KnownOf& known_of, const std::function<std::string(const std::string&)>& fresh);
+                 const MilNames& names);
 
 /// An operation that defines a constant.
 mil::Operation mil_constant(const std::string& name, const mil::Value& value);
