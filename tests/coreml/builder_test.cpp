@@ -435,4 +435,95 @@ TEST_CASE("the builder: a list is written, and read again") {
   CHECK(y == Tensor::of<float>({2, 3}, {2, 4, 6, 1, 2, 3}));
 }
 
+// tests/mil/rebuild_test.cpp builds what the packages there have; these are the ops that are left.
+TEST_CASE("the builder: element-wise ops and reductions that no package of tests/mil has") {
+  Packages packages;
+  MilBuilder b;
+  MilValue x = b.input("x", {f32, {2, 3}});
+  const std::vector<std::pair<const char*, double (*)(double)>> unary = {
+      {"acos", std::acos}, {"ceil", std::ceil},   {"cos", std::cos},   {"erf", std::erf},
+      {"exp2", std::exp2}, {"floor", std::floor}, {"sinh", std::sinh},
+  };
+  for (const auto& each : unary) b.output(b.op(each.first, {{"x", x}}), text_of("of_", each.first));
+  MilValue eight = b.op("mul", {{"x", x}, {"y", 8}}, "eight");
+  b.output(b.op("relu6", {{"x", eight}}, "relu6"));
+  b.output(b.op("pow", {{"x", b.op("abs", {{"x", x}})}, {"y", 1.5}}, "pow"));
+  for (const char* op : {"reduce_min", "reduce_l2_norm", "reduce_log_sum_exp"})
+    b.output(b.op(op, {{"x", x}, {"axes", {1}}, {"keep_dims", false}}), text_of("by_", op));
+  MilValue low = b.op("less", {{"x", x}, {"y", 0.5}}), high = b.op("greater", {{"x", x}, {"y", -0.5}});
+  for (const char* op : {"logical_and", "logical_or", "logical_xor"})
+    b.output(b.op("cast", {{"x", b.op(op, {{"x", low}, {"y", high}})}, {"dtype", "int32"}}), text_of("by_", op));
+  b.output(b.op("cast", {{"x", b.op("logical_not", {{"x", low}})}, {"dtype", "int32"}}, "by_not"));
+  Tensor in = numbers({2, 3});
+  auto out = predictions(packages, b, "builder_others", {{"x", in}});
+  REQUIRE(out.size() == 16);
+  for (size_t i = 0; i < 6; ++i) {
+    const double v = load_number(in, i);
+    for (size_t k = 0; k < unary.size(); ++k)
+      CHECK(load_number(out[k], i) == doctest::Approx(unary[k].second(v)).epsilon(1e-5));
+    CHECK(load_number(out[7], i) == doctest::Approx(std::clamp(8 * v, 0.0, 6.0)));
+    CHECK(load_number(out[8], i) == doctest::Approx(std::pow(std::abs(v), 1.5)).epsilon(1e-5));
+    const bool is_low = v<0.5, is_high = v> - 0.5;
+    CHECK(load_number(out[12], i) == (is_low && is_high));
+    CHECK(load_number(out[13], i) == (is_low || is_high));
+    CHECK(load_number(out[14], i) == (is_low != is_high));
+    CHECK(load_number(out[15], i) == !is_low);
+  }
+  for (int64_t r = 0; r < 2; ++r) {
+    double least = 1e9, squares = 0, exponents = 0;
+    for (int64_t c = 0; c < 3; ++c) {
+      const double v = at(in, {r, c});
+      least = std::min(least, v), squares += v * v, exponents += std::exp(v);
+    }
+    CHECK(at(out[9], {r}) == doctest::Approx(least));
+    CHECK(at(out[10], {r}) == doctest::Approx(std::sqrt(squares)));
+    CHECK(at(out[11], {r}) == doctest::Approx(std::log(exponents)));
+  }
+}
+
+TEST_CASE("the builder: ops of images, lists and boxes that no package of tests/mil has") {
+  Packages packages;
+  MilBuilder b({.minimum_ios = 15});
+  MilValue x = b.input("x", {f32, {1, 1, 4, 4}});
+  MilValue batched =
+      b.op("space_to_batch", {{"x", x}, {"block_shape", {2, 2}}, {"paddings", Tensor(i32, {2, 2})}}, "batched");
+  CHECK(batched.type() == Type{f32, {4, 1, 2, 2}});
+  b.output(batched);
+  b.output(b.op("batch_to_space", {{"x", batched}, {"block_shape", {2, 2}}, {"crops", Tensor(i32, {2, 2})}}, "back"));
+  b.output(
+      b.op("upsample_nearest_neighbor", {{"x", x}, {"scale_factor_height", 2}, {"scale_factor_width", 1}}, "tall"));
+  MilValue places = b.input("places", {i32, {3}});
+  b.output(
+      b.op("one_hot", {{"indices", places}, {"one_hot_vector_size", 4}, {"on_value", 2.5}, {"off_value", 0.5}}, "hot"));
+  MilValue list = b.op("make_list", {{"init_length", 3}, {"dynamic_length", false}, {"elem_shape", {4}}});
+  list = b.op("list_scatter",
+              {{"ls", list}, {"indices", {2, 0}}, {"value", Tensor::of<float>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})}});
+  b.output(b.op("list_read", {{"ls", list}, {"index", 2}}, "third"));
+  std::vector<MilValue> kept = b.op_many("non_maximum_suppression",
+                                         {{"boxes", b.input("boxes", {f32, {1, 3, 4}})},
+                                          {"scores", b.input("scores", {f32, {1, 3, 1}})},
+                                          {"iou_threshold", 0.5},
+                                          {"score_threshold", 0.1},
+                                          {"max_boxes", 2}},
+                                         "nms");
+  REQUIRE(kept.size() == 4);
+  b.output(kept[2], "which");
+  Tensor in = numbers({1, 1, 4, 4});
+  auto out = predictions(packages, b, "builder_images",
+                         {{"x", in},
+                          {"places", Tensor::of<int32_t>({3}, {1, 0, 3})},
+                          // Two of one place, and one far away, which has the least score.
+                          {"boxes", Tensor::of<float>({1, 3, 4}, {1, 1, 2, 2, 1, 1, 2, 2.1f, 9, 9, 2, 2})},
+                          {"scores", Tensor::of<float>({1, 3, 1}, {0.6f, 0.9f, 0.3f})}});
+  for (int64_t i = 0; i < 4; ++i)
+    for (int64_t j = 0; j < 4; ++j) {
+      CHECK(at(out[0], {i % 2 * 2 + j % 2, 0, i / 2, j / 2}) == at(in, {0, 0, i, j}));
+      CHECK(at(out[2], {0, 0, 2 * i + 1, j}) == at(in, {0, 0, i, j}));
+    }
+  CHECK(out[1] == in);
+  CHECK(out[3] == Tensor::of<float>({3, 4}, {.5f, 2.5f, .5f, .5f, 2.5f, .5f, .5f, .5f, .5f, .5f, .5f, 2.5f}));
+  CHECK(out[4] == Tensor::of<float>({4}, {1, 2, 3, 4}));
+  CHECK(out[5] == Tensor::of<int32_t>({1, 2}, {1, 2}));
+}
+
 }  // namespace rlx::test
