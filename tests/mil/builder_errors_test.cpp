@@ -314,6 +314,27 @@ const std::vector<Mistake>& mistakes() {
        },
        E::invalid_argument,
        {"the name 'loop_1' is taken in this function"}},
+      {"an op of an old system beside one of a new",
+       [](Ready& r) {
+         MilBuilder b;
+         Values kept = b.op_many("non_maximum_suppression",
+                                 {{"boxes", b.input("boxes", {f32, {1, 3, 4}})},
+                                  {"scores", b.input("scores", {f32, {1, 3, 1}})},
+                                  {"iou_threshold", 0.5},
+                                  {"score_threshold", 0.5},
+                                  {"max_boxes", 3}},
+                                 "nms");
+         b.output(kept[0]);
+         CHECK(b.report().minimum_ios == 15);
+         MilValue kept_state = b.state("kept", {f16, {2}});
+         CHECK(b.op("read_state", {{"input", kept_state}}).type() == Type{f16, {2}});
+         (void)r;
+         b.report();
+       },
+       E::invalid_argument,
+       {"Core ML would refuse the program: main/non_maximum_suppression 'nms': there is no parameter 'score_threshold' "
+        "in CoreML8; it is there up to CoreML6",
+        "it is of CoreML8, which a state needs"}},
       {"several results for one",
        [](Ready& r) {
          r.b.op("split", {{"x", r.x}, {"num_splits", 2}, {"axis", 0}});
@@ -443,6 +464,8 @@ TEST_CASE("a call that is refused leaves the program as it was") {
           "branch");
     });
     wrong([&] { r.b.op("relu", {{"x", r.n}}); });
+    wrong([&] { r.b.op("split", {{"x", r.x}, {"num_splits", 2}, {"axis", 0}}, "y"); });
+    wrong([&] { r.b.output(r.on); });
     wrong([&] { r.b.op("scaled_dot_product_attention", {{"query", r.x}}, "y"); });
     MilValue y = r.b.op("add", {{"x", r.x}, {"y", 1}}, "y");
     r.b.output(r.b.cond(

@@ -203,7 +203,7 @@ struct MilBuilder::Impl {
   }
 
   std::vector<MilValue> add(const std::string& op, const MilArguments& arguments, const std::string& given_name,
-                            const std::vector<Type>& types) {
+                            const std::vector<Type>& types, bool is_single = false) {
     if (op == "cond" || op == "while_loop")
       fail(ErrorCode::invalid_argument, "'", op, "' has blocks; the builder's own ", op, " makes it");
     if (op == "const") {
@@ -224,6 +224,8 @@ struct MilBuilder::Impl {
     try {
       for (const auto& [each, value] : call.constants) define_constant(each, value);
       results = f().inference->add(call.op, call.dtype, types);
+      if (is_single && results.size() > 1)
+        fail(ErrorCode::invalid_argument, "'", op, "' gives ", results.size(), " results, which `op_many` has");
       for (size_t i = 0; i < results.size(); ++i) {
         const mil::ValueType& t = results[i].type.declared;
         if (t.kind == mil::ValueType::Kind::tensor && t.dims.size() > mlprogram::kMostDims &&
@@ -521,7 +523,7 @@ void MilBuilder::output(const MilValue& value, const std::string& name, const st
         auto is_output = [&](const std::string& each) {
           return std::any_of(outputs.begin(), outputs.end(), [&](const mil::Feature& f) { return f.name == each; });
         };
-        if (dtype && *dtype == f16) b.need(6, "an output of fp16");
+        if (dtype && *dtype == f16) b.check_opset(6, "an output of fp16");
         MilValue given = value;
         const bool is_own =
             value.record().is_computed && !is_output(value.name()) && (name.empty() || name == value.name());
@@ -547,6 +549,7 @@ void MilBuilder::output(const MilValue& value, const std::string& name, const st
         } else if (auto shape = t.shape()) {
           feature.shape = *shape;
         }
+        if (dtype && *dtype == f16) b.need(6, "an output of fp16");
         b.f().blocks.front().block.outputs.push_back(given.name());
         outputs.push_back(std::move(feature));
       });
@@ -567,11 +570,11 @@ std::vector<MilValue> MilBuilder::op_many(const std::string& op, const MilArgume
 
 MilValue MilBuilder::op(const std::string& op, const MilArguments& arguments, const std::string& name,
                         const std::vector<Type>& types) {
-  std::vector<MilValue> results = op_many(op, arguments, name, types);
-  if (results.size() > 1)
-    fail(ErrorCode::invalid_argument, "'", op, "' gives ", results.size(), " results, which `op_many` has; they are '",
-         results.front().name(), "' to '", results.back().name(), "'");
-  return results.empty() ? MilValue() : results[0];
+  return with_context([&] { return text_of("adding ", op, name.empty() ? "" : " " + quoted_name(name)); },
+                      [&] {
+                        std::vector<MilValue> results = impl_->add(op, arguments, name, types, true);
+                        return results.empty() ? MilValue() : results[0];
+                      });
 }
 
 // ---- control flow ----
