@@ -18,6 +18,7 @@
 #include "rlx/lora.h"
 #include "rlx/machine.h"
 #include "rlx/metrics.h"
+#include "rlx/mil_builder.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"
 #include "rlx/plugin.h"

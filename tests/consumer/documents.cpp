@@ -94,6 +94,14 @@ void coreml_frontend() {
   check(outputs.size() == 1 && graph.inputs().size() == 1, "docs/coreml_frontend.md");
 }
 
+void coreml_builder() {
+  rlx::Tensor w = ramp({5, 4}), bias = ramp({5}), input = ramp({3, 4});
+#include "coreml_builder.inc"
+  check(report.minimum_ios == 15 && best[0].type_text() == "fp32[?, 2]" && values.size() == 1 &&
+            values[0].first == "best_0" && values[0].second.shape() == rlx::Shape{3, 2},
+        "docs/coreml.md");
+}
+
 /// A small model of random weights in the place of the one that is named, with a letter for each token.
 void generation_in_c() {
   namespace fs = std::filesystem;
@@ -124,7 +132,8 @@ void generation_in_c() {
 }  // namespace
 
 int main() {
-  for (auto* part : {readme_training, runtime, training, training_data, quantization, coreml_frontend, generation_in_c})
+  for (auto* part : {readme_training, runtime, training, training_data, quantization, coreml_frontend, coreml_builder,
+                     generation_in_c})
     part();
   return failures != 0;
 }

@@ -79,6 +79,7 @@ PUBLIC = {
     "state.h": "runtime",
     "artifact.h": "runtime",
     "coreml_model.h": "devices",
+    "mil_builder.h": "devices",
     "generation.h": "models",
     "language_model.h": "models",
     "models.h": "models",
