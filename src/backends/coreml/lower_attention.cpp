@@ -122,7 +122,21 @@ struct Probabilities {
   }
 
   /// Zeros in the rows of queries that see no key.
-  Var zero_where_blind(const Var& x) { return seeing ? e.select(*seeing, x, e.number(x.dtype, 0)) : x; }
+  Var zero_where_blind(const Var& x) { return seeing ? e.select(*seeing, x, filled_like(x, 0)) : x; }
+
+  /// What is repeated to the shape of a value, once for all layers: `select` takes operands of one shape only.
+  Var repeated(const Var& small, const Var& like) {
+    std::string key = text_of(small.name, " repeated to");
+    for (int64_t extent : like.shape) key += text_of(" ", extent);
+    Shape padded = small.shape;
+    padded.insert(padded.begin(), like.shape.size() - padded.size(), 1);
+    return e.once(key, [&] { return e.broadcast(e.reshape(small, padded), like.shape); });
+  }
+  Var filled_like(const Var& like, double value) {
+    return repeated(e.once(text_of(like.dtype, " ", value),
+                           [&] { return e.constant(full(like.dtype, Shape(like.shape.size(), 1), value)); }),
+                    like);
+  }
 
  private:
   /// The scores with a bias, and -inf for keys that are not seen. A row of -inf alone has no softmax: where there may
@@ -134,28 +148,31 @@ struct Probabilities {
       seen = seen ? e.both(*seen, kept_keys(l, mask_at)) : kept_keys(l, mask_at);
     if (a.mask == AttentionMask::bias) {
       s = e.add(s, e.cast(l.loose(mask_at), s.dtype));
-      if (seen) s = e.select(*seen, s, e.number(s.dtype, -kInfinity));
+      if (seen) s = e.select(*seen, s, filled_like(s, -kInfinity));
       if (is_moderate(l.tensor(mask_at)) && !may_see_nothing()) return s;
       seeing = e.test("not_equal", e.reduce("reduce_max", s, {3}, true), -kInfinity);
-      return e.select(*seeing, s, e.number(s.dtype, 0));
+      return e.select(*seeing, s, filled_like(s, 0));
     }
     if (!seen) return s;
-    if (a.mask == AttentionMask::key_padding || may_see_nothing()) {
-      Shape all(4 - seen->shape.size(), 1);
-      all.insert(all.end(), seen->shape.begin(), seen->shape.end());
-      seen = e.reshape(*seen, all);
+    if (a.mask == AttentionMask::key_padding) {
       seeing = e.cast(e.reduce("reduce_max", e.cast(*seen, i32), {3}, true), boolean);
       seen = e.either(*seen, e.negated(*seeing));
     } else {
-      // Repeated for each head, which layers of one kind share.
-      const Var small = *seen;
-      std::string shape;
-      for (int64_t extent : s.shape) shape += text_of(" ", extent);
-      seen = e.once(text_of(small.name, " repeated to", shape), [&] {
-        return e.broadcast(e.reshape(small, {1, 1, small.shape[0], small.shape[1]}), s.shape);
-      });
+      if (may_see_nothing()) {
+        // By their places too: a reduction of constants is one that coremltools' reader fails to fold.
+        seeing = e.once(seen->name + " by any", [&] {
+          const Var query = places();
+          const Var first = e.number(i32, a.causal ? 0 : -static_cast<double>(window()));
+          return e.reshape(e.test("greater_equal", query, first), {1, 1, query.shape[0], 1});
+        });
+        seen = e.once(seen->name + " or by none", [&] {
+          const Var all = e.reshape(*seen, {1, 1, seen->shape[0], seen->shape[1]});
+          return e.either(all, e.negated(*seeing));
+        });
+      }
+      seen = repeated(*seen, s);
     }
-    return e.select(*seen, s, e.number(s.dtype, -kInfinity));
+    return e.select(*seen, s, filled_like(s, -kInfinity));
   }
 
   /// Whether all numbers of a bias are known and such that no sum with a score is -inf, in f16 either.
@@ -179,30 +196,35 @@ struct Probabilities {
   std::optional<Var> by_place() {
     if (!a.causal && !a.window) return std::nullopt;
     const int64_t sq = e.extent(queries.length), sk = e.extent(keys.length);
-    // No sum with a place exceeds i32.
-    const int64_t window = std::min<int64_t>(a.window.value_or(0), int64_t{1} << 30);
     const auto key = text_of("places that are seen: ", sq, " ", sk, a.causal ? " causal " : " ",
-                             a.window ? text_of("window ", window) : "");
-    return e.once(key, [&] {
-      return is_open({sq, sk}) || sq * sk > kMostMasked ? computed(sq, sk, window) : listed(sq, sk, window);
-    });
+                             a.window ? text_of("window ", *a.window) : "");
+    return e.once(key, [&] { return is_open({sq, sk}) || sq * sk > kMostMasked ? computed(sk) : listed(sq, sk); });
   }
-  Var listed(int64_t sq, int64_t sk, int64_t window) {
+  /// Such that no sum with a place exceeds i32.
+  int64_t window() const { return std::min<int64_t>(a.window.value_or(0), int64_t{1} << 30); }
+  /// Where queries stand, [Sq, 1].
+  Var places() {
+    const int64_t sq = e.extent(queries.length);
+    const Var query = e.reshape(e.counting(sq), {sq, 1});
+    const Dim first = keys.length - queries.length;  // below 0 where there are more queries: no extent
+    if (first == Dim(0)) return query;
+    return e.add(query, first.is_static() ? e.integer(first.value()) : e.size(e.extent(first)));
+  }
+  Var listed(int64_t sq, int64_t sk) {
     Tensor seen(boolean, {sq, sk});
     for (int64_t i = 0; i < sq; ++i)
       for (int64_t j = 0; j < sk; ++j) {
         const int64_t ahead = j - (sk - sq + i);
         store<int64_t>(seen, static_cast<size_t>(i * sk + j),
-                       !(a.causal && ahead > 0) && !(a.window && std::abs(ahead) > window));
+                       !(a.causal && ahead > 0) && !(a.window && std::abs(ahead) > window()));
       }
     return e.constant(seen);
   }
-  Var computed(int64_t sq, int64_t sk, int64_t window) {
-    Var key = e.reshape(e.counting(sk), {1, sk}), query = e.reshape(e.counting(sq), {sq, 1});
-    if (sq != sk) query = e.add(query, e.size(e.difference(sk, sq)));
+  Var computed(int64_t sk) {
+    const Var key = e.reshape(e.counting(sk), {1, sk}), query = places();
     std::optional<Var> seen;
     const auto narrow = [&](const Var& more) { seen = seen ? e.both(*seen, more) : more; };
-    const auto far = static_cast<double>(window);
+    const auto far = static_cast<double>(window());
     if (a.causal) narrow(e.test("less_equal", key, query));
     if (a.window) narrow(e.test("greater_equal", key, e.sub(query, far)));
     if (a.window && !a.causal) narrow(e.test("less_equal", key, e.add(query, far)));
