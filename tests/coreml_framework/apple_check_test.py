@@ -4,11 +4,13 @@ and to made-up ones of a Mac (also broken off, of a failing build, of a crash, w
 of the programs."""
 
 import ast
+import builtins
 import importlib.util
 import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import stat
 import subprocess
@@ -103,8 +105,8 @@ class Lint(unittest.TestCase):
         for file in (SCRIPT, READER):
             text = file.read_text(encoding="utf-8")
             ast.parse(text, str(file), feature_version=(3, 9))
-            for call in ("removeprefix", "zip(strict", "|= None", "match "):
-                self.assertNotIn(f"\n    {call}", text)
+            for newer in ("tomllib", "itertools.pairwise", "strict=True", "enterContext", "datetime.UTC"):
+                self.assertNotIn(newer, text)
 
     def test_they_import_the_standard_library_alone(self):
         for file in (SCRIPT, READER):
@@ -115,8 +117,6 @@ class Lint(unittest.TestCase):
 
     def test_every_name_is_defined_and_every_import_used(self):
         """What pyflakes would say, of modules and functions: without it, by the names that are read and bound."""
-        import builtins
-
         for file in (SCRIPT, READER):
             tree = ast.parse(file.read_text(encoding="utf-8"))
             bound, read = set(dir(builtins)) | {"__file__"}, set()
@@ -152,8 +152,6 @@ class Lint(unittest.TestCase):
     def test_what_it_says_of_libraries_is_what_the_build_asks_for(self):
         asked = (ROOT / "cmake/dependencies.cmake").read_text() + (ROOT / "tools/CMakeLists.txt").read_text() + (ROOT / "tests/CMakeLists.txt").read_text()
         said = SCRIPT.read_text().lower()
-        import re
-
         for name in re.findall(r'rlx_require\(\w+ "([^"(]+) \(', asked):
             self.assertIn(name.lower().replace("nlohmann/json", "nlohmann-json"), said)
         brew = re.search(r"local wanted=\(([^)]*)\)", (ROOT / "scripts/deps").read_text()[(ROOT / "scripts/deps").read_text().index("brew_packages()") :])[1]
@@ -312,7 +310,9 @@ class Steps(unittest.TestCase):
     """The script itself, on programs that answer as `rlx` and the tests do."""
 
     def run_on(self, crash="", cases=CASES.replace('"wrong"', '"agrees"'), about="no CoreML.framework here", options=("--rehearse",)):
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()) if hasattr(self, "enterContext") else tempfile.mkdtemp())
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        folder = pathlib.Path(holder.name)
         xml = folder / "results.xml"
         xml.write_text(XML.replace('test_case_success="false"', 'test_case_success="true"'))
         text = STAND_IN.format(python=sys.executable, xml=str(xml), crash=crash, about=about, no_engine=NO_ENGINE, cases=cases, where=WHERE, bench=BENCH)
