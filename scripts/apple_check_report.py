@@ -65,6 +65,14 @@ def parse_build(name, code, log):
             "missing": missing, "warnings": len(re.findall(r"\bwarning:", log))}  # fmt: skip
 
 
+def missing_formulas(deps, installed):
+    """The libraries that scripts/deps (its text) asks Homebrew for, and that `brew list` does not name. Its tools are left out: another
+    build system and a cache of compilations are not needed."""
+    wanted = re.search(r"brew_packages\(\).*?local wanted=\(([^)]*)\)", deps, re.S)
+    names = [name for name in (wanted.group(1).split() if wanted else []) if name not in ("cmake", "ninja", "ccache")]
+    return [name for name in names if name not in installed.split()]
+
+
 # ---- tests ----
 
 
@@ -266,7 +274,7 @@ def markdown(report):
     out += ["## Build", ""]
     out += table(["step", "outcome", "warnings"], [(s["step"], "done" if s["passed"] else s["ended"], s["warnings"]) for s in report["build"]])
     for step in report["build"]:
-        out += [f"- missing: {each} (`scripts/deps` installs it by Homebrew)" for each in step["missing"]]
+        out += [f"- missing: {each} (`scripts/apple_check --install` has Homebrew install it)" for each in step["missing"]]
         out += [f"- `{each}`" for each in step["errors"]]
     out += ["", "## Tests", ""]
     suites = {}
