@@ -48,7 +48,7 @@ Examples:
 
   LanguageModelOptions model;
   std::string tokens, npy;
-  int64_t chunk = 512;
+  int64_t chunk = 0;
   bool profile = false;
 };
 
