@@ -95,7 +95,9 @@ VALID = {
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
     "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
     "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
-    "rlx_compiled_placement.json": "&made_text",
+    "rlx_compiled_placement.json": "&made_text", "format": '"json"', "rlx_graph_manifest.text": "&made_text",
+    "rlx_profile_phases.path": '"tests/api/profile.toml"', "rlx_profile_phases.json": "&made_text", "phase": '"decode"',
+    "rlx_profile_options.path": '"tests/api/profile.toml"', "rlx_profile_options.json": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count types types_size name:rlx_graph_output buffer options config policy release context
@@ -104,7 +106,7 @@ OPTIONAL = set("""error bytes:rlx_error_is_too_large limit:rlx_error_is_too_larg
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
     metadata settings dtype:rlx_gguf_tensor made:rlx_sampler_chances size:rlx_generator_next size:rlx_tokenizer_decode size:rlx_tokenizer_id_to_token
-    numbers model_bytes weight_bytes size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
+    numbers phase model_bytes weight_bytes size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}
