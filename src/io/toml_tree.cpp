@@ -1,14 +1,29 @@
 // See the header. The only file that includes toml++.
 #include "io/toml_tree.h"
 
+#include "rlx/error.h"
+
+namespace rlx {
+namespace {
+
+struct TomlAssertion {};
+[[noreturn]] void throw_toml_assertion() { throw TomlAssertion(); }
+
+}  // namespace
+}  // namespace rlx
+
+// toml++ 3.3 asserts what a text can get wrong ("[=" in front of a name): a wrong file would end the process, or, with
+// NDEBUG, be taken for right by the compiler. This can go with a version that reports it.
+#undef NDEBUG
+#define TOML_ASSERT(expr) (static_cast<bool>(expr) ? static_cast<void>(0) : ::rlx::throw_toml_assertion())
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 
 #include "base/printable_text.h"
-#include "rlx/error.h"
 #include "rlx/io.h"
 
 namespace rlx {
@@ -53,6 +68,27 @@ TomlTree tree_of(const toml::node& node) {
   return made;
 }
 
+/// The first line whose '[' has no name behind it: what the parser's assertion was about. 0: there is none.
+int64_t line_without_name(std::string_view text) {
+  int64_t line = 1;
+  for (size_t at = 0; at < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view rest = text.substr(at, end - at);
+    const auto skip = [&](std::string_view set) {
+      rest.remove_prefix(std::min(rest.find_first_not_of(set), rest.size()));
+    };
+    skip(" \t");
+    if (rest.starts_with('[')) {
+      skip("[");
+      skip(" \t");
+      const auto c = static_cast<unsigned char>(rest.empty() ? 0 : rest[0]);
+      if (!std::isalnum(c) && c != '_' && c != '-' && c != '"' && c != '\'' && c != ']' && c < 0x80) return line;
+    }
+    at = end + 1;
+  }
+  return 0;
+}
+
 }  // namespace
 
 const TomlTree* TomlTree::find(std::string_view name) const {
@@ -79,6 +115,10 @@ TomlTree parse_toml(std::string_view text) {
   } catch (const toml::parse_error& error) {
     fail(ErrorCode::parse, "line ", error.source().begin.line, ", column ", error.source().begin.column, ": ",
          printable_line(error.description()));
+  } catch (const TomlAssertion&) {
+    const int64_t line = line_without_name(text);
+    fail(ErrorCode::parse, line > 0 ? text_of("line ", line, ": ") : "",
+         "it is no TOML: behind '[' stands what is no name");
   }
 }
 

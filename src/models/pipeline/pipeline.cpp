@@ -80,12 +80,18 @@ class PipelineMaker {
 
   std::vector<PipelinePart> parts(std::vector<std::string>& outputs) {
     if (outputs.empty() && !found_.empty()) outputs = found_.back().names.gives;
+    std::set<std::string_view> all;
+    for (const auto& [name, type] : types_) all.insert(name);
+    for (const FoundStage& stage : found_) all.insert(stage.names.gives.begin(), stage.names.gives.end());
+    for (const std::string& name : outputs)
+      if (!all.contains(name))
+        fail(ErrorCode::not_found, "no stage gives the output ", quoted_name(name),
+             nearest_names(name, {all.begin(), all.end()}));
     std::vector<PipelinePart> made;
     for (size_t i = 0; i < found_.size();) {
       if (found_[i].def.open) made.push_back(host_part(i)), ++i;
       else made.push_back(graph_part(i, outputs));
     }
-    for (const std::string& name : outputs) with_context("choosing the outputs", [&] { (void)type_of(name); });
     return made;
   }
 
