@@ -22,6 +22,7 @@
 #include "tools/npz_limit.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
+#include "tools/run_pipeline.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 #include "tools/values_json.h"
@@ -59,7 +60,7 @@ Run::Run(CLI::App& app) {
   app.add_option("MODEL", model,
                  "a .rlx file, a model folder, a folder of `rlx train`, a compiled graph of `rlx compile`, or a Core "
                  "ML package "
-                 "(.mlpackage)")
+                 "(.mlpackage), or a pipeline (.toml)")
       ->required();
   app.add_option(
          "--input", inputs,
@@ -106,6 +107,7 @@ Examples:
   rlx run digits --input x=x.npy                         # as `rlx train mlp ... --out digits` left it
   rlx run model.rlx --input feeds.npz --output result.safetensors --profile trace.json
   rlx run model.rlx --params weights.safetensors --input x=x.npy --execution profile.toml:decode
+  rlx run pipeline.toml --input texts=lines.txt --json   # a text a line; docs/pipelines.md
   rlx run model.rlxc --input x=x.npy                     # as `rlx compile model.rlx -o model.rlxc` left it
   rlx run Model.mlpackage --input x=x.npy
   rlx run digits --input x=seven.png --white 1
@@ -219,6 +221,13 @@ std::string first_values(const Tensor& tensor) {
 void Run::run() {
   execution->apply(device, &threads, &compile);
   if (!output_dir.empty() && !output_file.empty()) throw UsageError("give either --output-dir or --output, not both");
+  if (model.ends_with(".toml")) {
+    if (!params.empty() || !profile.empty() || !function.empty() || !steps.empty() || compare || white)
+      throw UsageError(
+          "--params, --profile, --function, --steps, --compare and --white are not for pipelines, whose stages have "
+          "settings of their own");
+    return run_pipeline({model, inputs, output_dir, output_file, json, {Device::parse(device), threads, compile}});
+  }
   if (is_package(model)) {
     if (!params.empty() || !profile.empty())
       throw UsageError("--params and --profile are for graphs, not for packages");
