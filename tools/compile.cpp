@@ -5,6 +5,7 @@
 #include "tools/device_option.h"
 #include "tools/dim_option.h"
 #include "tools/encoder_options.h"
+#include "tools/execution_option.h"
 #include "tools/model_graph.h"
 #include "tools/model_params.h"
 #include "tools/output.h"
@@ -18,12 +19,14 @@ struct Compile {
   std::vector<std::string> params;
   bool without_params = false, json = false;
   CompileOptions options = CompileOptions::from_environment();
-  void run() const;
+  std::optional<ExecutionOption> execution;
+  void run();
 };
 
-void Compile::run() const {
+void Compile::run() {
   if (without_params && !params.empty()) throw UsageError("give either --params or --without-params, not both");
-  const Graph graph = load_model(model);
+  execution->apply(device, nullptr, &options);
+  const Graph graph = execution->specialized(load_model(model));
   const Signature signature = signature_of(graph);
   NamedTensors values;
   if (!without_params) {
@@ -61,6 +64,7 @@ Subcommand add_compile(CLI::App& rlx) {
   add_split_options(*app, compile->options);
   add_bound_option(*app, compile->options);
   app->add_flag("--json", compile->json, "print what the file holds as a JSON object");
+  compile->execution.emplace(*app);
   app->add_flag("--strict", compile->options.strict, "fail unless every node is native");
   app->footer(
       R"(The file holds the program, the graph that it was made from, the dispatch report and, unless --without-params is given, the
@@ -71,6 +75,7 @@ version of RLX and on the kind of processor that it was compiled for; elsewhere 
 Examples:
   rlx compile all-MiniLM-L6-v2 -o minilm.rlxc
   rlx compile model.rlx --params weights.safetensors -o model.rlxc
+  rlx compile model.rlx --params weights.safetensors --execution profile.toml:decode -o decode.rlxc
   rlx compile model.rlx --without-params --device coreml -o model.rlxc)");
   return {app, [compile] { compile->run(); }};
 }

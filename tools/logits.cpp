@@ -49,7 +49,7 @@ Examples:
 
   LanguageModelOptions model;
   std::string tokens, npy;
-  int64_t chunk = 512;
+  int64_t chunk = 0;
   bool profile = false, json = false;
 };
 

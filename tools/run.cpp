@@ -15,12 +15,14 @@
 #include "tools/device_option.h"
 #include "tools/dim_option.h"
 #include "tools/encoder_options.h"
+#include "tools/execution_option.h"
 #include "tools/image_input.h"
 #include "tools/model_graph.h"
 #include "tools/model_params.h"
 #include "tools/npz_limit.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
+#include "tools/run_pipeline.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 #include "tools/values_json.h"
@@ -30,7 +32,7 @@ namespace {
 
 struct Run {
   explicit Run(CLI::App& app);
-  void run() const;
+  void run();
   /// What an input is: its type, and for an image of a package what 255 means to it.
   struct Wanted {
     Type type;
@@ -51,13 +53,14 @@ struct Run {
   bool compare = false, json = false;
   CompileOptions compile = CompileOptions::from_environment();
   const CLI::Option* device_option = nullptr;
+  std::optional<ExecutionOption> execution;
 };
 
 Run::Run(CLI::App& app) {
   app.add_option("MODEL", model,
                  "a .rlx file, a model folder, a folder of `rlx train`, a compiled graph of `rlx compile`, or a Core "
                  "ML package "
-                 "(.mlpackage)")
+                 "(.mlpackage), or a pipeline (.toml)")
       ->required();
   app.add_option(
          "--input", inputs,
@@ -92,6 +95,7 @@ Run::Run(CLI::App& app) {
   add_accuracy_options(app, compile);
   add_split_options(app, compile);
   add_bound_option(app, compile);
+  execution.emplace(app);
   app.footer(
       R"(Params that stand in several files are taken from the first; a model folder and one that `rlx train` wrote have their own, and a
 compiled graph those that it carries; it runs on the device that it was compiled for. Without --output-dir and --output, the outputs' types and
@@ -102,6 +106,8 @@ Examples:
   rlx run model.rlx --params weights.safetensors --input x=x.npy --output-dir out
   rlx run digits --input x=x.npy                         # as `rlx train mlp ... --out digits` left it
   rlx run model.rlx --input feeds.npz --output result.safetensors --profile trace.json
+  rlx run model.rlx --params weights.safetensors --input x=x.npy --execution profile.toml:decode
+  rlx run pipeline.toml --input texts=lines.txt --json   # a text a line; docs/pipelines.md
   rlx run model.rlxc --input x=x.npy                     # as `rlx compile model.rlx -o model.rlxc` left it
   rlx run Model.mlpackage --input x=x.npy
   rlx run digits --input x=seven.png --white 1
@@ -182,10 +188,12 @@ void Run::bind_params(CompiledGraph& compiled) const {
 
 /// The graph, compiled; or what `rlx compile` made of it.
 CompiledGraph Run::compiled_model() const {
-  if (!is_artifact(model)) return Session(Device::parse(device), {threads}).compile(load_model(model), compile);
-  if (asks_for_numbers(compile) || !compile.placement.empty())
-    throw UsageError("--accuracy, --compute, --batch-invariant, --narrow and --place are for `rlx compile`: '" + model +
-                     "' is compiled already");
+  if (!is_artifact(model))
+    return Session(Device::parse(device), {threads}).compile(execution->specialized(load_model(model)), compile);
+  if (asks_for_numbers(compile) || !compile.placement.empty() || execution->is_given())
+    throw UsageError(
+        "--execution, --accuracy, --compute, --batch-invariant, --narrow and --place are for `rlx compile`: '" + model +
+        "' is compiled already");
   const std::string meant = device_option->count() > 0 ? device : artifact_info(model).device;
   return Session(Device::parse(meant), {threads}).load(model);
 }
@@ -210,14 +218,23 @@ std::string first_values(const Tensor& tensor) {
   return text;
 }
 
-void Run::run() const {
+void Run::run() {
+  execution->apply(device, &threads, &compile);
   if (!output_dir.empty() && !output_file.empty()) throw UsageError("give either --output-dir or --output, not both");
+  if (model.ends_with(".toml")) {
+    if (!params.empty() || !profile.empty() || !function.empty() || !steps.empty() || compare || white)
+      throw UsageError(
+          "--params, --profile, --function, --steps, --compare and --white are not for pipelines, whose stages have "
+          "settings of their own");
+    return run_pipeline({model, inputs, output_dir, output_file, json, {Device::parse(device), threads, compile}});
+  }
   if (is_package(model)) {
     if (!params.empty() || !profile.empty())
       throw UsageError("--params and --profile are for graphs, not for packages");
-    if (asks_for_numbers(compile))
+    if (asks_for_numbers(compile) || execution->is_given())
       throw UsageError(
-          "--accuracy, --compute, --batch-invariant and --narrow are for graphs, not for packages; convert the package "
+          "--execution, --accuracy, --compute, --batch-invariant and --narrow are for graphs, not for packages; "
+          "convert the package "
           "first: "
           "rlx convert PACKAGE GRAPH.rlx");
     return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare, json},

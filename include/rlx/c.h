@@ -300,6 +300,22 @@ rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rl
 rlx_status rlx_predict_devices(const rlx_graph* graph, const char* numbers, int threads,
                                const rlx_compile_options* options, char** json, rlx_error** error);
 
+/* ---- what a graph is made of, and how it is to be executed ---- */
+/* The layers of a graph with their ops, params, shapes, flops and bytes moved, to be freed by rlx_text_free: as JSON
+   (docs/manifest.md describes it) with the format "json", as a picture with "svg". `numbers` are for the symbols, as
+   "B=1 S=128", or NULL; a picture needs one for each. */
+rlx_status rlx_graph_manifest(const rlx_graph* graph, const char* numbers, const char* format, char** text,
+                              rlx_error** error);
+/* The names of the phases of an execution profile, a file of TOML (docs/profiles.md), as a JSON array in the order of
+   the file, to be freed by rlx_text_free. The whole file is read and checked. */
+rlx_status rlx_profile_phases(const char* path, char** json, rlx_error** error);
+/* What a phase of it means on this machine, as JSON, to be freed by rlx_text_free: {"phase", "device", "passed_over",
+   "threads", "narrow", "shapes", "bounds", "compile": {"strict", "accuracy", "batch_invariant", "rounding",
+   "kernel_dispatch", "mode", "compute", "fallback", "placement"}, "cache", "context", "chunk"}. "device" is the first
+   one of the profile's that is available, "passed_over" says of those before it why they are not. `phase` may be NULL
+   where the profile has one phase or none. */
+rlx_status rlx_profile_options(const char* path, const char* phase, char** json, rlx_error** error);
+
 /* ---- compiled graphs ---- */
 /* On which of the device's processors each operation runs, as JSON, to be freed by rlx_text_free: {"predicted", "ops":
    [{"op", "name", "device", "reason"}]}. Of "coreml" it is what MLComputePlan says on Apple's systems, and a prediction

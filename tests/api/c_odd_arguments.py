@@ -100,6 +100,9 @@ VALID = {
     "parameter": '"x"', "const int32_t* values": "kMilIds", "number": "0.5", "integer": "1", "integers": "kXDims", "flag": "1", "pred": "1",
     "condition": "1", "rlx_mil_set_text.text": '"same"', "rlx_mil_set_types.types": '"f32[2]"', "ios": "18", "rlx_mil_signature.text": "&made_text",
     "rlx_mil_state.type": '"f16[2]"', "rlx_mil_write.path": "written_package", "rlx_mil_type.size": "&made_size",
+    "format": '"json"', "rlx_graph_manifest.text": "&made_text",
+    "rlx_profile_phases.path": '"tests/api/profile.toml"', "rlx_profile_phases.json": "&made_text", "phase": '"decode"',
+    "rlx_profile_options.path": '"tests/api/profile.toml"', "rlx_profile_options.json": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count
@@ -109,7 +112,7 @@ OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
     metadata settings dtype:rlx_gguf_tensor made:rlx_sampler_chances size:rlx_generator_next size:rlx_tokenizer_decode size:rlx_tokenizer_id_to_token
-    numbers model_bytes weight_bytes size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
+    numbers phase model_bytes weight_bytes size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
     shapes image name:rlx_mil_constant name:rlx_mil_op name:rlx_mil_begin_cond name:rlx_mil_begin_while name:rlx_mil_output first:rlx_mil_op
     report:rlx_mil_write size:rlx_mil_type
     """.split())
