@@ -82,6 +82,7 @@ PUBLIC = {
     "generation.h": "models",
     "language_model.h": "models",
     "models.h": "models",
+    "models/": "models",
     "sampler.h": "models",
     "data.h": "data",
     "lora.h": "train",
