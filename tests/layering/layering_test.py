@@ -86,6 +86,7 @@ PUBLIC = {
     "language_model.h": "models",
     "models.h": "models",
     "pipeline.h": "models",
+    "models/": "models",
     "sampler.h": "models",
     "data.h": "data",
     "lora.h": "train",
