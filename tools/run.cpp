@@ -1,7 +1,6 @@
 // `rlx run`: runs a graph on arrays from files, and writes what it gives to files.
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -33,16 +32,8 @@ namespace {
 struct Run {
   explicit Run(CLI::App& app);
   void run();
-  /// What an input is: its type, and for an image of a package what 255 means to it.
-  struct Wanted {
-    Type type;
-    std::optional<double> white;
-    bool is_bgr = false;
-  };
-  using Inputs = std::map<std::string, Wanted, std::less<>>;
-  std::vector<NamedTensor> read_inputs(const Inputs& wanted) const;
-  Inputs package_wants() const;
-  NamedTensor as_input(const std::string& name, Tensor array, bool is_image, const Inputs& wanted) const;
+  std::vector<NamedTensor> read_inputs(const WantedInputs& wanted) const;
+  NamedTensor as_input(const std::string& name, Tensor array, bool is_image, const WantedInputs& wanted) const;
   void bind_params(CompiledGraph& compiled) const;
   CompiledGraph compiled_model() const;
 
@@ -114,24 +105,17 @@ Examples:
   rlx run Decoder.mlpackage --function decode --steps tokens --output-dir out)");
 }
 
-NamedTensor Run::as_input(const std::string& name, Tensor array, bool is_image, const Inputs& wanted) const {
+NamedTensor Run::as_input(const std::string& name, Tensor array, bool is_image, const WantedInputs& wanted) const {
   const auto found = wanted.find(name);
   if (found == wanted.end() ||
       (!is_image && (!is_image_for(array, found->second.type) || (found->second.white && array.dtype() != u8)))) {
     if (is_image) fail(ErrorCode::not_found, "the model has no input '", name, "' for the image");
     return {name, std::move(array)};
   }
-  const Wanted& input = found->second;
-  if (input.is_bgr && array.rank() == 3 && array.shape()[2] == 3) {
-    Tensor turned(u8, array.shape());
-    for (size_t i = 0; i < array.element_count(); ++i)
-      store<int64_t>(turned, i, load_index(array, i - i % 3 + 2 - i % 3));
-    array = turned;
-  }
-  return {name, fitted_image(name, array, input.type, input.white ? input.white : white)};
+  return {name, image_as_wanted(name, array, found->second, white)};
 }
 
-std::vector<NamedTensor> Run::read_inputs(const Inputs& wanted) const {
+std::vector<NamedTensor> Run::read_inputs(const WantedInputs& wanted) const {
   std::vector<NamedTensor> all;
   auto add_all = [&](NamedTensors tensors) {
     for (auto& [name, tensor] : tensors) all.push_back(as_input(name, std::move(tensor), false, wanted));
@@ -148,26 +132,6 @@ std::vector<NamedTensor> Run::read_inputs(const Inputs& wanted) const {
     else if (word.ends_with(".npz")) add_all(NpzFile::open(word, npz_limit).arrays());
     else if (word.ends_with(".safetensors")) add_all(SafetensorsFile::open(word).tensors());
     else throw UsageError("--input is NAME=FILE.npy, NAME=FILE.png, FILE.npz or FILE.safetensors, not '" + word + "'");
-  }
-  return all;
-}
-
-/// The inputs of a package that are images: their program scales what an image holds, 0 to 255.
-Run::Inputs Run::package_wants() const {
-  Inputs all;
-  CoremlOptions options;
-  options.function = function;
-  const CoremlModel package = CoremlModel::load(model, options);
-  const auto about = nlohmann::json::parse(package.description_json());
-  for (const CoremlFeature& f : package.inputs()) {
-    Wanted wanted{{f.dtype, {}}, std::nullopt, false};
-    for (size_t i = 0; i < f.shape.size(); ++i)
-      wanted.type.dims.push_back(f.shape[i] ? Dim(*f.shape[i]) : Dim::symbol("n" + std::to_string(i)));
-    if (f.kind == "image") wanted.white = 255;
-    for (const auto& described : about.at("inputs"))
-      if (described.at("name") == f.name && described.contains("color_space"))
-        wanted.is_bgr = described.at("color_space") == "bgr";
-    all.emplace(f.name, std::move(wanted));
   }
   return all;
 }
@@ -237,8 +201,10 @@ void Run::run() {
           "convert the package "
           "first: "
           "rlx convert PACKAGE GRAPH.rlx");
+    CoremlOptions wanted_from;
+    wanted_from.function = function;
     return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare, json},
-                       read_inputs(inputs.empty() ? Inputs() : package_wants()));
+                       read_inputs(inputs.empty() ? WantedInputs() : wanted_by(CoremlModel::load(model, wanted_from))));
   }
   if (!function.empty() || !steps.empty() || compare)
     throw UsageError("--function, --steps and --compare are for Core ML packages");
@@ -250,8 +216,8 @@ void Run::run() {
   for (const std::string& path : {output_file, profile})
     if (!path.empty()) AtomicFile probe(path);
   bind_params(compiled);
-  Inputs wanted;
-  for (const auto& input : signature.inputs) wanted.emplace(input.name, Wanted{input.type, std::nullopt, false});
+  WantedInputs wanted;
+  for (const auto& input : signature.inputs) wanted.emplace(input.name, WantedInput{input.type, std::nullopt, false});
   std::vector<NamedTensor> given = read_inputs(wanted);
   std::vector<Tensor> results = compiled.run(given);
 

@@ -64,20 +64,6 @@ std::string first_numbers(const Tensor& t) {
   return text + (n > 6 ? " ..." : "");
 }
 
-/// The label that a classifier chose: the output that the package calls its predicted feature is the label's place.
-std::optional<std::string> label_among(const CoremlModel& model, const std::vector<NamedTensor>& results) {
-  std::vector<std::string> labels = model.labels();
-  if (labels.empty()) return std::nullopt;
-  auto described = nlohmann::json::parse(model.description_json());
-  auto predicted = described.at("predicted_feature").get<std::string>();
-  for (const auto& [name, tensor] : results) {
-    if (name != predicted || !is_integer(tensor.dtype()) || tensor.element_count() != 1) continue;
-    int64_t place = load_index(tensor, 0);
-    if (place >= 0 && place < static_cast<int64_t>(labels.size())) return labels[static_cast<size_t>(place)];
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 void run_package(const PackageRun& options, const std::vector<NamedTensor>& inputs) {
