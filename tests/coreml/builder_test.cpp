@@ -7,7 +7,7 @@
 namespace rlx::test {
 namespace {
 
-using Values = std::vector<MilValue>;
+using MilValues = std::vector<MilValue>;
 
 /// What the program gives, read back from a package and without one, which is to be the same to the bit.
 std::vector<Tensor> predictions(const Packages& packages, const MilBuilder& b, const std::string& name,
@@ -103,7 +103,7 @@ TEST_CASE("the builder: attention of an open length") {
   MilBuilder b;
   const Dim length = Dim::symbol("S");
   const MilInput sizes{.sizes = {{"S", {.least = 1, .most = 16}}}};
-  Values in;
+  MilValues in;
   for (const char* name : {"q", "k", "v"}) in.push_back(b.input(name, {f32, {1, 2, length, 4}}, sizes));
   MilValue scores = b.op("matmul", {{"x", in[0]}, {"y", in[1]}, {"transpose_y", true}});
   CHECK(scores.type() == Type{f32, {1, 2, length, length}});
@@ -143,14 +143,14 @@ TEST_CASE("the builder: a while loop, by functions and by calls") {
     MilBuilder b;
     MilValue x = b.input("x", {f32, {1}});
     MilValue limit = b.op("squeeze", {{"x", x}, {"axes", {0}}});
-    Values first = {b.constant(Tensor::scalar(1.0f), "one"), b.constant(Tensor::scalar(int32_t{0}), "zero")};
-    auto goes_on = [&](const Values& v) { return b.op("less", {{"x", v[0]}, {"y", limit}}); };
-    auto next = [&](const Values& v) {
-      return Values{b.op("mul", {{"x", v[0]}, {"y", 2}}), b.op("add", {{"x", v[1]}, {"y", 1}})};
+    MilValues first = {b.constant(Tensor::scalar(1.0f), "one"), b.constant(Tensor::scalar(int32_t{0}), "zero")};
+    auto goes_on = [&](const MilValues& v) { return b.op("less", {{"x", v[0]}, {"y", limit}}); };
+    auto next = [&](const MilValues& v) {
+      return MilValues{b.op("mul", {{"x", v[0]}, {"y", 2}}), b.op("add", {{"x", v[1]}, {"y", 1}})};
     };
-    Values last;
+    MilValues last;
     if (by_calls) {
-      Values v = b.begin_body(goes_on(b.begin_while(first, "loop")));
+      MilValues v = b.begin_body(goes_on(b.begin_while(first, "loop")));
       last = b.end_while(next(v));
     } else {
       last = b.while_loop(first, goes_on, next, "loop");
@@ -178,15 +178,15 @@ TEST_CASE("the builder: a loop whose var grows has an open dim") {
   MilValue x = b.input("x", {f32, {1}});
   MilValue n = b.input("n", {i32, {1}});
   MilValue last = b.op("squeeze", {{"x", n}, {"axes", {0}}});
-  Values first = {x, b.constant(Tensor::scalar(int32_t{0}), "i")};
-  Values out = b.while_loop(
+  MilValues first = {x, b.constant(Tensor::scalar(int32_t{0}), "i")};
+  MilValues out = b.while_loop(
       first,
-      [&](const Values& v) {
+      [&](const MilValues& v) {
         return b.op("less", {{"x", v[1]}, {"y", last}});
       },
-      [&](const Values& v) {
-        return Values{b.op("concat", {{"values", {v[0], b.op("mul", {{"x", x}, {"y", 3}})}}, {"axis", 0}}),
-                      b.op("add", {{"x", v[1]}, {"y", 1}})};
+      [&](const MilValues& v) {
+        return MilValues{b.op("concat", {{"values", {v[0], b.op("mul", {{"x", x}, {"y", 3}})}}, {"axis", 0}}),
+                         b.op("add", {{"x", v[1]}, {"y", 1}})};
       },
       "grow", {{f32, {Dim::symbol("length")}}, {i32, {}}});
   CHECK(out[0].type_text() == "fp32[?]");
@@ -204,18 +204,18 @@ TEST_CASE("the builder: a cond, and one inside of it") {
     MilValue sum = b.op("reduce_sum", {{"x", x}, {"axes", {0}}, {"keep_dims", false}});
     return b.op("greater", {{"x", sum}, {"y", limit}});
   };
-  Values y = b.cond(
+  MilValues y = b.cond(
       is_over(0),
       [&] {
         return b.cond(
             is_over(10),
             [&] {
-              return Values{b.op("mul", {{"x", x}, {"y", 100}})};
+              return MilValues{b.op("mul", {{"x", x}, {"y", 100}})};
             },
-            [&] { return Values{x}; });
+            [&] { return MilValues{x}; });
       },
       [&] {
-        return Values{b.op("mul", {{"x", x}, {"y", -1}})};
+        return MilValues{b.op("mul", {{"x", x}, {"y", -1}})};
       },
       "choice");
   CHECK(y.size() == 1);
@@ -234,15 +234,15 @@ TEST_CASE("the builder: an LSTM gives all of its results") {
                bias = numbers({4 * hidden});
   MilValue x = b.input("x", {f32, {steps, batch, in}});
   MilValue h0 = b.constant(Tensor(f32, {batch, hidden})), c0 = b.constant(Tensor(f32, {batch, hidden}));
-  Values y = b.op_many("lstm",
-                       {{"x", x},
-                        {"initial_h", h0},
-                        {"initial_c", c0},
-                        {"weight_ih", ih},
-                        {"weight_hh", hh},
-                        {"bias", bias},
-                        {"output_sequence", true}},
-                       "lstm");
+  MilValues y = b.op_many("lstm",
+                          {{"x", x},
+                           {"initial_h", h0},
+                           {"initial_c", c0},
+                           {"weight_ih", ih},
+                           {"weight_hh", hh},
+                           {"bias", bias},
+                           {"output_sequence", true}},
+                          "lstm");
   REQUIRE(y.size() == 3);
   CHECK(y[0].type() == Type{f32, {steps, batch, hidden}});
   CHECK(y[2].type() == Type{f32, {batch, hidden}});
@@ -372,7 +372,7 @@ TEST_CASE("the builder: a classifier of an image") {
   MilValue x = b.input("image", {f32, {1, 3, 4, 4}}, {.image = PackageImage::Color::rgb});
   MilValue means = b.op("reduce_mean", {{"x", x}, {"axes", {2, 3}}, {"keep_dims", false}});
   MilValue p = b.op("softmax", {{"x", b.op("mul", {{"x", means}, {"y", 0.1}})}, {"axis", -1}}, "p");
-  Values found = b.op_many("classify", {{"probabilities", p}, {"classes", {"red", "green", "blue"}}}, "label");
+  MilValues found = b.op_many("classify", {{"probabilities", p}, {"classes", {"red", "green", "blue"}}}, "label");
   REQUIRE(found.size() == 2);
   CHECK(found[0].type_text() == "string[]");
   b.output(found[0]), b.output(found[1]);

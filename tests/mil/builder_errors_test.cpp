@@ -7,7 +7,7 @@
 namespace rlx::test {
 namespace {
 
-using Values = std::vector<MilValue>;
+using MilValues = std::vector<MilValue>;
 
 /// A builder with what the mistakes need.
 struct Ready {
@@ -143,7 +143,7 @@ const std::vector<Mistake>& mistakes() {
        {"'axis' is to be a constant, and 'squeeze_1' is computed"}},
       {"several values for one",
        [](Ready& r) {
-         r.b.op("relu", {{"x", Values{r.x, r.x}}});
+         r.b.op("relu", {{"x", MilValues{r.x, r.x}}});
        },
        E::invalid_argument,
        {"'x' takes one value, and is given 2"}},
@@ -210,9 +210,9 @@ const std::vector<Mistake>& mistakes() {
          r.b.cond(
              r.on,
              [&] {
-               return Values{inside = r.b.op("relu", {{"x", r.x}})};
+               return MilValues{inside = r.b.op("relu", {{"x", r.x}})};
              },
-             [&] { return Values{r.x}; });
+             [&] { return MilValues{r.x}; });
          r.b.op("relu", {{"x", inside}});
        },
        E::invalid_argument,
@@ -220,23 +220,23 @@ const std::vector<Mistake>& mistakes() {
       {"a pred that is no bool",
        [](Ready& r) {
          r.b.cond(
-             r.x, [&] { return Values{r.x}; }, [&] { return Values{r.x}; });
+             r.x, [&] { return MilValues{r.x}; }, [&] { return MilValues{r.x}; });
        },
        E::shape_mismatch,
        {"the pred 'x' is fp32[2, 3]; it is to be bool[]: compare it"}},
       {"a pred that is no scalar",
        [](Ready& r) {
          r.b.cond(
-             r.b.op("greater", {{"x", r.n}, {"y", 0}}), [&] { return Values{r.x}; }, [&] { return Values{r.x}; });
+             r.b.op("greater", {{"x", r.n}, {"y", 0}}), [&] { return MilValues{r.x}; }, [&] { return MilValues{r.x}; });
        },
        E::shape_mismatch,
        {"is bool[1]; it is to be bool[]: squeeze it"}},
       {"branches of two types",
        [](Ready& r) {
          r.b.cond(
-             r.on, [&] { return Values{r.x}; },
+             r.on, [&] { return MilValues{r.x}; },
              [&] {
-               return Values{r.b.op("transpose", {{"x", r.x}, {"perm", {1, 0}}})};
+               return MilValues{r.b.op("transpose", {{"x", r.x}, {"perm", {1, 0}}})};
              });
        },
        E::shape_mismatch,
@@ -244,9 +244,9 @@ const std::vector<Mistake>& mistakes() {
       {"branches of other counts",
        [](Ready& r) {
          r.b.cond(
-             r.on, [&] { return Values{r.x}; },
+             r.on, [&] { return MilValues{r.x}; },
              [&] {
-               return Values{r.x, r.x};
+               return MilValues{r.x, r.x};
              });
        },
        E::invalid_argument,
@@ -254,9 +254,9 @@ const std::vector<Mistake>& mistakes() {
       {"a loop that carries what grows",
        [](Ready& r) {
          r.b.while_loop(
-             {r.x}, [&](const Values&) { return r.on; },
-             [&](const Values& v) {
-               return Values{r.b.op("concat", {{"values", {v[0], r.x}}, {"axis", 0}})};
+             {r.x}, [&](const MilValues&) { return r.on; },
+             [&](const MilValues& v) {
+               return MilValues{r.b.op("concat", {{"values", {v[0], r.x}}, {"axis", 0}})};
              });
        },
        E::shape_mismatch,
@@ -264,7 +264,7 @@ const std::vector<Mistake>& mistakes() {
       {"a body of other counts",
        [](Ready& r) {
          r.b.while_loop(
-             {r.x}, [&](const Values&) { return r.on; }, [&](const Values&) { return Values{}; });
+             {r.x}, [&](const MilValues&) { return r.on; }, [&](const MilValues&) { return MilValues{}; });
        },
        E::invalid_argument,
        {"the loop has 1 vars, and the body gives 0"}},
@@ -310,20 +310,20 @@ const std::vector<Mistake>& mistakes() {
        [](Ready& r) {
          r.b.op("relu", {{"x", r.x}}, "loop_1");
          r.b.while_loop(
-             {r.x, r.n}, [&](const Values&) { return r.on; }, [&](const Values& v) { return v; }, "loop");
+             {r.x, r.n}, [&](const MilValues&) { return r.on; }, [&](const MilValues& v) { return v; }, "loop");
        },
        E::invalid_argument,
        {"the name 'loop_1' is taken in this function"}},
       {"an op of an old system beside one of a new",
        [](Ready& r) {
          MilBuilder b;
-         Values kept = b.op_many("non_maximum_suppression",
-                                 {{"boxes", b.input("boxes", {f32, {1, 3, 4}})},
-                                  {"scores", b.input("scores", {f32, {1, 3, 1}})},
-                                  {"iou_threshold", 0.5},
-                                  {"score_threshold", 0.5},
-                                  {"max_boxes", 3}},
-                                 "nms");
+         MilValues kept = b.op_many("non_maximum_suppression",
+                                    {{"boxes", b.input("boxes", {f32, {1, 3, 4}})},
+                                     {"scores", b.input("scores", {f32, {1, 3, 1}})},
+                                     {"iou_threshold", 0.5},
+                                     {"score_threshold", 0.5},
+                                     {"max_boxes", 3}},
+                                    "nms");
          b.output(kept[0]);
          CHECK(b.report().minimum_ios == 15);
          MilValue kept_state = b.state("kept", {f16, {2}});
@@ -451,14 +451,14 @@ TEST_CASE("a call that is refused leaves the program as it was") {
       r.b.cond(
           r.on,
           [&] {
-            return Values{r.b.op("relu", {{"x", r.x}}, "y")};
+            return MilValues{r.b.op("relu", {{"x", r.x}}, "y")};
           },
-          [&] { return Values{r.n}; }, "branch");
+          [&] { return MilValues{r.n}; }, "branch");
     });
     wrong([&] {
       r.b.while_loop(
-          {r.x}, [&](const Values&) { return r.on; },
-          [&](const Values& v) -> Values {
+          {r.x}, [&](const MilValues&) { return r.on; },
+          [&](const MilValues& v) -> MilValues {
             return {r.b.op("tanh", {{"x", v[0]}, {"y", v[0]}}, "y")};
           },
           "branch");
@@ -469,7 +469,7 @@ TEST_CASE("a call that is refused leaves the program as it was") {
     wrong([&] { r.b.op("scaled_dot_product_attention", {{"query", r.x}}, "y"); });
     MilValue y = r.b.op("add", {{"x", r.x}, {"y", 1}}, "y");
     r.b.output(r.b.cond(
-        r.on, [&] { return Values{r.x}; }, [&] { return Values{y}; }, "branch")[0]);
+        r.on, [&] { return MilValues{r.x}; }, [&] { return MilValues{y}; }, "branch")[0]);
     return std::tuple(r.b.report().model_bytes, r.b.report().minimum_ios, r.b.op("relu", {{"x", y}}).name());
   };
   CHECK(built(true) == built(false));
