@@ -177,18 +177,14 @@ Comparison compare_traces(const Trace& a, const Trace& b) {
            all.only_b.size(), " values were looked at");
     return all;
   }
-  Steps others = by_name(b);
+  const Steps own = by_name(a), others = by_name(b);
   for (const Trace::Step& step : a.steps) {
     auto it = others.find(step.name);
-    if (it == others.end()) {
-      all.only_a.push_back({step.name, step.op});
-      continue;
-    }
-    all.values.push_back(compared(step, *it->second));
-    it->second = nullptr;
+    if (it == others.end()) all.only_a.push_back({step.name, step.op});
+    else all.values.push_back(compared(step, *it->second));
   }
   for (const Trace::Step& step : b.steps)
-    if (others.at(step.name)) all.only_b.push_back({step.name, step.op});
+    if (!own.contains(step.name)) all.only_b.push_back({step.name, step.op});
   if (all.values.empty()) fail(ErrorCode::invalid_argument, "the two models have no value of the same name to compare");
   return all;
 }
