@@ -60,4 +60,12 @@ std::vector<Tensor> made(const std::string& name, const std::vector<Tensor>& inp
   return compiled_block(name, inputs, dtype, build).run_ordered(inputs);
 }
 
+/// How far numbers of a block in halves, whose weights and inputs are rounded to them too, may be from f64: `units`
+/// units in the last place of the largest number.
+inline float bound_of_halves(const Tensor& wanted, DType dtype, float units) {
+  float largest = 0;
+  for (float v : wanted.values<float>()) largest = std::max(largest, std::abs(v));
+  return units * std::ldexp(largest, dtype == f16 ? -10 : -7);
+}
+
 }  // namespace rlx::test::blocks

@@ -70,6 +70,22 @@ TEST_CASE("a sequence that is read in parts, each from the state behind the last
   CHECK(worst_difference(out[2], golden(at + "/out.c")) < kTolerance);
 }
 
+TEST_CASE("recurrent layers in halves are as near as their dtype allows") {
+  for (const RecurrentCell cell : kCells)
+    for (const DType dtype : {f16, bf16}) {
+      const std::string at = name_of(cell) + "_deep";
+      CAPTURE(at);
+      CAPTURE(dtype);
+      const RecurrentLayersConfig config{.cell = cell, .hidden = 6, .layers = 2, .bidirectional = true};
+      const Tensor wanted = golden(at + "/out.from_zeros");
+      const Tensor out = made(
+          at, {as(golden(at + "/in.x"), dtype)},
+          [&](ModelBuilder& b, const std::vector<Value>& in) { return recurrent_layers(b, in[0], "rnn", config); },
+          dtype)[0];
+      CHECK(worst_difference(out, wanted) < bound_of_halves(wanted, dtype, 8));
+    }
+}
+
 TEST_CASE("recurrent blocks say what does not fit") {
   Graph g;
   ModelBuilder b(g);

@@ -4,19 +4,42 @@
 
 namespace rlx::test::blocks {
 
+/// Logits, and the mean of the patches' tokens.
+static Many<Value> vit(ModelBuilder& b, const std::vector<Value>& in) {
+  Value x = patch_tokens(b, in[0], {.patch = 4, .width = 12});
+  for (int64_t i = 0; i < 2; ++i)
+    x = b.within(text_of("encoder.layers.encoder_layer_", i),
+                 [&] { return transformer_layer(b, x, TransformerLayerConfig::vit(3, 20)); });
+  x = b.layer_norm(x, "encoder.ln", 1e-6);
+  Value logits = b.linear(pooled_tokens(x, TokenPooling::cls), "heads.head", 5);
+  return {logits, pooled_tokens(x, TokenPooling::mean)};
+}
+
 TEST_CASE("a vision transformer built of blocks is torchvision's, with its class token and by the mean of patches") {
-  const std::vector<Tensor> out =
-      made("vit", {golden("vit/in.images")}, [](ModelBuilder& b, const std::vector<Value>& in) {
-        Value x = patch_tokens(b, in[0], {.patch = 4, .width = 12});
-        for (int64_t i = 0; i < 2; ++i)
-          x = b.within(text_of("encoder.layers.encoder_layer_", i),
-                       [&] { return transformer_layer(b, x, TransformerLayerConfig::vit(3, 20)); });
-        x = b.layer_norm(x, "encoder.ln", 1e-6);
-        Value logits = b.linear(pooled_tokens(x, TokenPooling::cls), "heads.head", 5);
-        return Many<Value>{logits, pooled_tokens(x, TokenPooling::mean)};
-      });
+  const std::vector<Tensor> out = made("vit", {golden("vit/in.images")}, vit);
   CHECK(worst_difference(out[0], golden("vit/out.logits")) < kTolerance);
   CHECK(worst_difference(out[1], golden("vit/out.mean")) < kTolerance);
+}
+
+TEST_CASE("blocks of images in halves are as near as their dtype allows") {
+  for (const DType dtype : {f16, bf16}) {
+    CAPTURE(dtype);
+    const auto near = [&](const std::string& name, const char* input, const char* output, auto build) {
+      CAPTURE(name);
+      const Tensor wanted = golden(name + output);
+      const Tensor out = made(name, {as(golden(name + input), dtype)}, build, dtype)[0];
+      CHECK(worst_difference(out, wanted) < bound_of_halves(wanted, dtype, 8));
+    };
+    near("vit", "/in.images", "/out.logits", vit);
+    near("bottleneck_strided", "/in.x", "/out.y", [](ModelBuilder& b, const std::vector<Value>& in) {
+      return bottleneck_block(b, in[0], {.width = 3, .stride = 2});
+    });
+    near("unet_batch", "/in.odd", "/out.odd", [](ModelBuilder& b, const std::vector<Value>& in) {
+      Value first = b.within("inc", [&] { return unet_convolutions(b, in[0], 4, {}); });
+      Value half = b.within("down1", [&] { return unet_down(b, first, 8, {}); });
+      return b.within("up1", [&] { return unet_up(b, half, first, 4, {}); });
+    });
+  }
 }
 
 TEST_CASE("each stem is that of PyTorch, for images of odd sizes") {

@@ -46,36 +46,29 @@ Value cached_attention(Value q, Value k, Value v, KeyValueCache& cache, const Se
 
 namespace {
 
-/// Queries, keys and values, [B, S, heads, D] each.
+/// Queries, keys and values, [B, S, heads D] each.
 struct Projected {
   Value q, k, v;
 };
 Projected projected(ModelBuilder& b, Value x, Value memory, const AttentionConfig& c, int64_t head_dim) {
-  const int64_t kv_heads = c.kv_heads.value_or(c.heads), queries = c.heads * head_dim, keys = kv_heads * head_dim;
-  Value all[3];
-  if (!c.names.packed.empty()) {
-    if (memory)
-      fail(ErrorCode::unsupported, "cross-attention with the packed weight '", c.names.packed,
-           "', whose queries and keys have one source; give query, key and value names of their own");
-    const int64_t rows = queries + 2 * keys;
-    Value packed;
-    if (c.names.packed.back() == '_') {
-      Value w = b.param(c.names.packed + "weight", {rows, x.dim(-1)});
-      packed = linear(x, w, c.bias ? b.param(c.names.packed + "bias", {rows}) : Value{});
-    } else {
-      packed = b.linear(x, c.names.packed, rows, c.bias);
-    }
-    all[0] = slice_axis(packed, 2, 0, queries);
-    all[1] = slice_axis(packed, 2, queries, queries + keys);
-    all[2] = slice_axis(packed, 2, queries + keys, rows);
-  } else {
+  const int64_t queries = c.heads * head_dim, keys = c.kv_heads.value_or(c.heads) * head_dim, rows = queries + 2 * keys;
+  if (c.names.packed.empty()) {
     Value read = memory ? memory : x;
-    all[0] = b.linear(x, c.names.query, queries, c.bias);
-    all[1] = b.linear(read, c.names.key, keys, c.bias);
-    all[2] = b.linear(read, c.names.value, keys, c.bias);
+    Value q = b.linear(x, c.names.query, queries, c.bias), k = b.linear(read, c.names.key, keys, c.bias);
+    return {q, k, b.linear(read, c.names.value, keys, c.bias)};
   }
-  const auto split = [&](Value t, int64_t heads) { return reshape(t, {t.dim(0), t.dim(1), heads, head_dim}); };
-  return {split(all[0], c.heads), split(all[1], kv_heads), split(all[2], kv_heads)};
+  if (memory)
+    fail(ErrorCode::unsupported, "cross-attention with the packed weight '", c.names.packed,
+         "', whose queries and keys have one source; give query, key and value names of their own");
+  Value all;
+  if (c.names.packed.back() == '_') {
+    Value w = b.param(c.names.packed + "weight", {rows, x.dim(-1)});
+    all = linear(x, w, c.bias ? b.param(c.names.packed + "bias", {rows}) : Value{});
+  } else {
+    all = b.linear(x, c.names.packed, rows, c.bias);
+  }
+  Value q = slice_axis(all, 2, 0, queries), k = slice_axis(all, 2, queries, queries + keys);
+  return {q, k, slice_axis(all, 2, queries + keys, rows)};
 }
 
 int64_t checked_head_dim(Value x, const AttentionConfig& c) {
@@ -92,29 +85,48 @@ int64_t checked_head_dim(Value x, const AttentionConfig& c) {
   return c.head_dim.value_or(width / c.heads);
 }
 
+/// Everything between the projections: [B, S, heads D].
+Value mixed(ModelBuilder& b, Projected in, const AttentionConfig& c, const AttentionContext& context) {
+  const int64_t kv_heads = c.kv_heads.value_or(c.heads);
+  auto [q, k, v] = in;
+  const Dims dims = q.dims();
+  // Heads stay side by side where nothing asks for them one by one.
+  const bool is_split = context.cache || c.query_key_norm;
+  if (is_split) {
+    const auto split = [&](Value t, int64_t heads) {
+      return reshape(t, {t.dim(0), t.dim(1), heads, t.dim(2) / heads});
+    };
+    q = split(q, c.heads), k = split(k, kv_heads), v = split(v, kv_heads);
+  }
+  if (c.query_key_norm) {
+    q = token_norm(b, q, c.names.query_norm, *c.query_key_norm);
+    k = token_norm(b, k, c.names.key_norm, *c.query_key_norm);
+  }
+  if (context.rope) q = turned(q, context.rope, c.heads), k = turned(k, context.rope, kv_heads);
+  AttentionAttrs attrs{.heads = c.heads,
+                       .kv_heads = c.kv_heads,
+                       .layout = is_split ? AttentionLayout::bshd : AttentionLayout::packed,
+                       .causal = c.causal};
+  if (c.window > 0) attrs.window = c.window - 1;
+  attrs.scale = c.scale, attrs.softcap = c.softcap;
+  if (context.mask) attrs.mask = context.mask_kind;
+  Value y;
+  if (context.cache) y = cached_attention(q, k, v, *context.cache, context.positions, attrs, context.mask);
+  else y = context.mask ? attention(q, k, v, context.mask, attrs) : attention(q, k, v, attrs);
+  return is_split ? reshape(y, dims) : y;
+}
+
 }  // namespace
 
 Value self_attention(ModelBuilder& b, Value x, const AttentionConfig& c, const AttentionContext& context) {
   const auto built = [&] {
-    const int64_t head_dim = checked_head_dim(x, c);
-    auto [q, k, v] = projected(b, x, context.memory, c, head_dim);
-    if (c.query_key_norm) {
-      q = token_norm(b, q, c.names.query_norm, *c.query_key_norm);
-      k = token_norm(b, k, c.names.key_norm, *c.query_key_norm);
-    }
-    if (context.rope) {
-      q = turned(q, context.rope, c.heads);
-      k = turned(k, context.rope, c.kv_heads.value_or(c.heads));
-    }
-    AttentionAttrs attrs{.heads = c.heads, .kv_heads = c.kv_heads, .layout = AttentionLayout::bshd, .causal = c.causal};
-    if (c.window > 0) attrs.window = c.window - 1;
-    attrs.scale = c.scale, attrs.softcap = c.softcap;
-    if (context.mask) attrs.mask = context.mask_kind;
-    Value mixed;
-    if (context.cache) mixed = cached_attention(q, k, v, *context.cache, context.positions, attrs, context.mask);
-    else mixed = context.mask ? attention(q, k, v, context.mask, attrs) : attention(q, k, v, attrs);
-    mixed = reshape(mixed, {x.dim(0), x.dim(1), c.heads * head_dim});
-    return b.linear(mixed, c.names.output, x.dim(-1).value(), c.output_bias);
+    const Projected in = projected(b, x, context.memory, c, checked_head_dim(x, c));
+    // Named after the part of the model that has the projections: BERT's "self" has self.query.
+    const size_t dot = c.names.query.rfind('.');
+    Value y = c.names.packed.empty() && dot != std::string::npos
+                  ? b.within(c.names.query.substr(0, dot), [&] { return mixed(b, in, c, context); })
+                  : mixed(b, in, c, context);
+    return b.linear(y, c.names.output, x.dim(-1).value(), c.output_bias);
   };
   return c.names.scope.empty() ? built() : b.within(c.names.scope, built);
 }
