@@ -7,7 +7,7 @@ import pathlib
 import unittest
 import xml.etree.ElementTree
 
-from program import PROGRAM, ProgramTest, model_folder, read_npy, rlx, write_npy
+from program import PROGRAM, ROOT, ProgramTest, model_folder, read_npy, rlx, write_npy
 
 STAGES = pathlib.Path(PROGRAM).resolve().parents[1] / "examples/edit_distance_stage.so"
 GRAPH = """rlx 1
@@ -124,6 +124,20 @@ class Pipelines(ProgramTest):
         _, (low, high) = read_npy(self.folder / "out/chance.npy")
         self.assertAlmostEqual(high, 1 / (1 + math.exp(-1)), delta=1e-6)
         self.assertAlmostEqual(low + high, 1, delta=1e-6)
+
+    def test_the_pipeline_of_the_document_gives_what_embed_gives(self):
+        folder = model_folder()
+        if folder is None:
+            self.skipTest("all-MiniLM-L6-v2 is not here")
+        text = (ROOT / "docs/pipelines.md").read_text().split("```toml\n")[1].split("```")[0]
+        pipeline = self.file("p.toml", text.replace("~/.cache/rlx/all-MiniLM-L6-v2", str(folder)))
+        sentences = self.file("lines.txt", "a cat sat on the mat\ngraphs\n")
+        (found,) = json.loads(self.succeeds("run", pipeline, "--input", f"texts={sentences}", "--json"))["outputs"]
+        self.succeeds("embed", "--model", folder, "--file", sentences, "--npy", self.folder / "e.npy")
+        shape, wanted = read_npy(self.folder / "e.npy")
+        self.assertEqual((found["shape"], len(found["values"])), (list(shape), 2 * 384))
+        for value, right in zip(found["values"], wanted):
+            self.assertAlmostEqual(value, right, delta=2e-6)
 
     @unittest.skipUnless(STAGES.is_file(), "the examples were not built")
     def test_stages_of_a_plugin_run_on_the_host_and_in_the_graph(self):

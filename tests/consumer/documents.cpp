@@ -129,11 +129,28 @@ void generation_in_c() {
   rlx_language_model_free(model);
 }
 
+void profiles() {
+  std::ofstream("profile.toml") << "device = \"cpu\"\n[phase.decode]\nshapes = {B = 2}\n";
+  rlx::Graph graph("exponential");
+  graph.output(rlx::exp(graph.input("x", rlx::f32, {rlx::Dim::symbol("B")})), "y");
+#include "profiles.inc"
+  check(compiled.signature().inputs[0].type == rlx::Type{rlx::f32, {2}}, "docs/profiles.md");
+}
+
+#include "pipelines.inc"
+
+void pipelines() {
+  rlx_register();
+  const rlx::Pipeline pipeline({{"x", rlx::Type{rlx::f32, {2}}}}, {{"scale", "{by = 3.0}"}});
+  const auto out = pipeline.run({{"x", rlx::Tensor::of<float>({2}, std::vector<float>{1, 2})}});
+  check(std::get<rlx::Tensor>(out.at("x")).values<float>()[1] == 6, "docs/pipelines.md");
+}
+
 }  // namespace
 
 int main() {
   for (auto* part : {readme_training, runtime, training, training_data, quantization, coreml_frontend, coreml_builder,
-                     generation_in_c})
+                     generation_in_c, profiles, pipelines})
     part();
   return failures != 0;
 }

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -186,6 +188,13 @@ TEST_CASE("rows fold layers that are alike, and there are never more than wanted
   REQUIRE(shown.size() == 30);
   CHECK(shown.back().label == "172 more");
   CHECK(std::any_of(shown.begin(), shown.end(), [](const ManifestRow& r) { return r.ops == "matmul"; }));
+}
+
+TEST_CASE("the picture in docs/manifest.md is the one that is drawn") {
+  std::ifstream file(RLX_SOURCE_DIR "/docs/manifest.svg");
+  const std::string kept((std::istreambuf_iterator<char>(file)), {});
+  // If it is to change: rlx inspect all-MiniLM-L6-v2 --manifest --dim B=1 --dim S=128 --svg docs/manifest.svg
+  CHECK(manifest_of(minilm(), {{"B", 1}, {"S", 128}}).svg() == kept);
 }
 
 TEST_CASE("what a manifest cannot say is an error that names what is missing") {
