@@ -17,7 +17,7 @@ namespace {
 
 // The rows of ops that were left out (RLX_OPS) name nothing, so that the linker drops their functions and kernels.
 #define RLX_ROW(name, ...) choices::has_op(#name) ? Lowering{&op::name, __VA_ARGS__} : Lowering{},
-const Lowering kLowerings[] = {
+constexpr Lowering kLowerings[] = {  // made by the compiler: code would name the dropped functions, too
 #define RLX_ELEMENTWISE(name) RLX_ROW(name, when_elementwise, lower_elementwise, strided::any, Overwrites::any)
     RLX_CPU_ELEMENTWISE(RLX_ELEMENTWISE)
 #undef RLX_ELEMENTWISE
