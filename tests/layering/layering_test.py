@@ -99,6 +99,9 @@ PUBLIC = {
     "c.h": "c_api",
 }
 
+# What CMake writes into the build folder.
+GENERATED = {"rlx_choices.h"}
+
 # Headers of others that are written in quotes, as their own documents do.
 QUOTED_THIRD_PARTY = {"hwy"}
 
@@ -153,6 +156,8 @@ def refusal(root, where, layer, is_public, quote, name):
         if is_public and name not in C_STANDARD and ("/" in name or "." in name) and not name.startswith("sys/"):
             return "a third-party header: the public headers include the standard library only", False
         return None, False
+    elif name in GENERATED and not is_public:
+        return None, True
     elif is_public:
         return "which is not public: the public headers include rlx/ and the standard library", True
     elif layer == "extras":
