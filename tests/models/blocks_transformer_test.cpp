@@ -297,6 +297,35 @@ TEST_CASE("attention to another sequence is torch.nn.MultiheadAttention's") {
   CHECK(worst_difference(out[0], golden("cross/out.y")) < kTolerance);
 }
 
+TEST_CASE("the code of docs/models.md builds what it says") {
+  Graph g("bert");
+  ModelBuilder b(g);
+  Value ids = g.input("ids", i64, {Dim::symbol("B"), Dim::symbol("S")});
+  Value x = b.embedding(ids, "embeddings.word_embeddings", 30522, 768);
+  const auto layer = TransformerLayerConfig::bert(/*heads=*/12, /*hidden=*/3072);
+  for (int64_t i = 0; i < 12; ++i)
+    x = b.within(text_of("encoder.layer.", i), [&] { return transformer_layer(b, x, layer); });
+  g.output(x, "states");
+  CHECK(g.params().size() == 1 + 12 * 16);
+  CHECK(g.output_types()[0] == Type{f32, {Dim::symbol("B"), Dim::symbol("S"), 768}});
+
+  Graph step("step");
+  ModelBuilder of_step(step);
+  const Dim n = Dim::symbol("n");
+  Value y = step.input("x", f32, {1, n, 24});
+  const auto at = SequencePositions::inputs(step, n);
+  auto cache = KeyValueCache::inputs(step, "layers.0", {1, 2, Dim::symbol("capacity"), 4});
+  const auto sparse = TransformerLayerConfig::mixtral(6, 2, {.experts = 4, .used = 2, .hidden = 8});
+  std::vector<Routing> routings;
+  const AttentionContext context{
+      .rope = rope_tables(step, {.dims = 4}, at), .cache = &cache, .positions = at, .routings = &routings};
+  step.output(transformer_layer(of_step, y, sparse, context), "y");
+  cache.output("layers.0");
+  step.output(load_balancing_loss(routings) * 0.01, "loss");
+  const CompiledGraph compiled = Session().compile(step, {.donate = {"layers.0.keys", "layers.0.values"}});
+  CHECK(compiled.new_state({}, {{"capacity", 128}}).entries().size() == 2);
+}
+
 TEST_CASE("blocks of transformers say what does not fit") {
   Graph g;
   ModelBuilder b(g);
