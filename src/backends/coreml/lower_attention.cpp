@@ -34,6 +34,11 @@ std::optional<std::string> can_attend(const Question& q) {
   }
   return is_float(q);
 }
+std::optional<std::string> can_attend_back(const Question& q) {
+  // dP less its weighted sum cancels: what softmax rounds otherwise than exp and a quotient is more than a unit there.
+  if (q.operands[0].dtype == f16) return "in f16 its parts round as the op's own do, one by one";
+  return std::nullopt;
+}
 }  // namespace when
 
 std::optional<std::string> open::attention(const Question& q) {
