@@ -96,8 +96,8 @@ VALID = {
     "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
     "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
     "rlx_compiled_placement.json": "&made_text", "format": '"json"', "rlx_graph_manifest.text": "&made_text",
-    "rlx_profile_phases.path": '"tests/api/profile.toml"', "rlx_profile_phases.json": "&made_text", "phase": '"decode"',
-    "rlx_profile_options.path": '"tests/api/profile.toml"', "rlx_profile_options.json": "&made_text",
+    "rlx_profile_phases.path": "profile_path", "rlx_profile_phases.json": "&made_text", "phase": '"decode"',
+    "rlx_profile_options.path": "profile_path", "rlx_profile_options.json": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count types types_size name:rlx_graph_output buffer options config policy release context
