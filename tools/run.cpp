@@ -10,6 +10,7 @@
 #include "rlx/element.h"
 #include "rlx/io.h"
 #include "rlx/session.h"
+#include "tools/coreml/package_inputs.h"
 #include "tools/coreml/package_model.h"
 #include "tools/device_option.h"
 #include "tools/dim_option.h"

@@ -112,7 +112,7 @@ static const char *kShiftName[] = {"shift", NULL}, *kShiftType[] = {"f32[2]", NU
 static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL}, *kTotalName[] = {"total", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
 static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],
-    adapter_path[64], artifact_path[64], gguf_path[64], state_path[64], language_model_path[64];
+    adapter_path[64], artifact_path[64], gguf_path[64], state_path[64], language_model_path[64], profile_path[64];
 static const char* kLoraNames[] = {"w", "w.lora_A.weight", "w.lora_B.weight"};
 static const int64_t kIdsDims[] = {1, 2}, kTokenIds[] = {2, 5};
 static const int32_t kPromptIds[] = {2, 5};
@@ -351,6 +351,8 @@ static void make_files(void) {
   snprintf(checkpoint_path, sizeof checkpoint_path, "%s/checkpoint.safetensors", folder);
   snprintf(graph_path, sizeof graph_path, "%s/graph.rlx", folder);
   snprintf(state_path, sizeof state_path, "%s/state.safetensors", folder);
+  snprintf(profile_path, sizeof profile_path, "%s/profile.toml", folder);
+  write_file(folder, "profile.toml", "device = \"cpu\"\n[phase.decode]\nthreads = 1\n");
   snprintf(written_path, sizeof written_path, "%s/written", folder);
   OK(rlx_graph_parse(kStep, strlen(kStep), &step, &error));
   OK(rlx_coreml_write(package_path, step, NULL, NULL, 0, &options, NULL, &error));

@@ -101,8 +101,8 @@ VALID = {
     "condition": "1", "rlx_mil_set_text.text": '"same"', "rlx_mil_set_types.types": '"f32[2]"', "ios": "18", "rlx_mil_signature.text": "&made_text",
     "rlx_mil_state.type": '"f16[2]"', "rlx_mil_write.path": "written_package", "rlx_mil_type.size": "&made_size",
     "format": '"json"', "rlx_graph_manifest.text": "&made_text",
-    "rlx_profile_phases.path": '"tests/api/profile.toml"', "rlx_profile_phases.json": "&made_text", "phase": '"decode"',
-    "rlx_profile_options.path": '"tests/api/profile.toml"', "rlx_profile_options.json": "&made_text",
+    "rlx_profile_phases.path": "profile_path", "rlx_profile_phases.json": "&made_text", "phase": '"decode"',
+    "rlx_profile_options.path": "profile_path", "rlx_profile_options.json": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count
