@@ -166,6 +166,8 @@ def refusal(root, where, layer, is_public, quote, name):
         target = "extras"
     elif layer == "tools":
         target = parts[0] if parts[0] in RANK else "tools"
+    elif name == "rlx_choices.h":  # written by cmake/choices.cmake: what a library holds
+        target = "base"
     elif parts[0] in RANK and (root / "src" / name).exists():
         target = parts[0]
     else:
