@@ -404,7 +404,7 @@ std::string given_name(const std::string& name, const std::string& op) {
   std::string text = name;
   for (std::string_view added :
        {"_to_fp16", "_to_fp32", "_cast_fp16", "_cast_fp32", "_cast_uint16", "_cast_int16", "_quantized"})
-    while (text.size() > added.size() && text.ends_with(added)) text.resize(text.size() - added.size());
+    while (text.size() > added.size() && text.ends_with(added)) text.erase(text.rfind(added));
   std::string stem = text;
   const auto drop_number = [&] {
     size_t end = stem.size();
