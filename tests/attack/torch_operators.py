@@ -6,13 +6,17 @@ beside PyTorch's own.
 
 A sample (torch.testing's OpInfo.sample_inputs, seed 0) is traced by make_fx into ATen's core operators, as torch.export does for
 from_torch, and RLX runs these. Forward: every result within 1e-4 relative and 1e-5 absolute of PyTorch's (integers and booleans equal,
-NaN beside NaN, shapes and dtypes equal). Gradients, where the operator has them: of all results with random cotangents, for all f32
-inputs, within 1e-3 and 1e-4. Operators that draw random numbers are counted and not judged. The table lists the operators with failures
+NaN beside NaN, shapes and dtypes equal); eigenvalues of matrices that are not symmetric, which have no order, by the sums of their
+powers, and their vectors by the matrix that they make. Gradients, where the operator has them: of all results with random cotangents, for all f32
+inputs, within 1e-3 and 1e-4; RLX's cotangent of a complex number is the conjugate of PyTorch's (docs/ir.md). Operators that draw random numbers are counted and not judged. Where PyTorch's own code
+branches on elements, or a result has as many elements as data say, the graph is that of the sample's data, and is counted (from_torch,
+whose graph holds for all data, refuses such a module). The table lists the operators with failures
 and the first reason of each; the last line is the sum. PyTorch and `expecttest` come with scripts/bench-deps.
 """
 
 import argparse
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -34,6 +38,19 @@ from rlx import _torch
 
 FORWARD, GRADIENT = dict(rtol=1e-4, atol=1e-5), dict(rtol=1e-3, atol=1e-4)
 SECONDS = 30
+DECOMPOSITIONS = dict(_torch.decompositions())
+
+
+def power_sums(values):
+    """Of eigenvalues, which have no order: the sums of their first powers, which determine them."""
+    return [(values ** k).sum(-1) for k in range(1, values.shape[-1] + 1)]
+
+
+INVARIANTS = {
+    "linalg.eigvals": power_sums,
+    # Eigenvectors are unique up to their factors: the matrix is made of them again.
+    "linalg.eig": lambda out: [*power_sums(out[0]), out[1] @ (out[0].unsqueeze(-1) * torch.linalg.inv(out[1]))],
+}
 
 
 class TooSlow(Exception):
@@ -48,10 +65,26 @@ class Program:
     """A function of tensors as RLX runs it."""
 
     def __init__(self, function, tensors):
+        trace = functools.partial(make_fx, decomposition_table=DECOMPOSITIONS)
         functional = torch.func.functionalize(function, remove="mutations")
-        self.graph = make_fx(functional, decomposition_table=torch.export.default_decompositions())(*tensors)
-        missing = sorted({_torch._name_of(node) for node in self.graph.graph.nodes
-                          if node.op == "call_function" and _torch._name_of(node) not in _torch._OPERATORS})
+        self.data_decide = False
+        try:
+            self.graph = trace(functional)(*tensors)
+        except RuntimeError as error:
+            if "get value out of a tracing tensor" not in str(error):
+                raise
+            self.data_decide = True
+            self.graph = trace(functional, _error_on_data_dependent_ops=False)(*tensors)
+        if any(_torch.name_of(node).split(".")[0].endswith("_") for node in self.graph.graph.nodes if node.op == "call_function"):
+            # A decomposition changes something in place itself; torch.export's run_decompositions makes functions of it, too.
+            self.graph = make_fx(torch.func.functionalize(self.graph, remove="mutations"), _error_on_data_dependent_ops=not self.data_decide)(*tensors)
+        for node in list(self.graph.graph.nodes):  # what is written back into an input at the end is no result
+            if node.op == "call_function" and _torch.name_of(node) == "copy_.default" and node.args[0].op == "placeholder":
+                node.replace_all_uses_with(node.args[1])
+                self.graph.graph.erase_node(node)
+        self.graph.graph.eliminate_dead_code()
+        missing = sorted({_torch.name_of(node) for node in self.graph.graph.nodes
+                          if node.op == "call_function" and _torch.name_of(node) not in _torch.OPERATORS})
         if missing:
             raise NotImplementedError("no function for " + ", ".join(missing))
 
@@ -62,17 +95,19 @@ class Program:
             if node.op == "placeholder":
                 known[node] = next(given)
             elif node.op == "get_attr":
-                known[node] = _torch._of_tensor(getattr(self.graph, node.target))
+                known[node] = _torch.array_of(getattr(self.graph, node.target))
             elif node.op == "call_function":
-                known[node] = _torch._OPERATORS[_torch._name_of(node)](*_torch._mapped(node.args, look_up),
-                                                                       **{k: _torch._mapped(v, look_up) for k, v in node.kwargs.items()})
+                known[node] = _torch.OPERATORS[_torch.name_of(node)](*_torch.mapped(node.args, look_up),
+                                                                       **{k: _torch.mapped(v, look_up) for k, v in node.kwargs.items()})
             elif node.op == "output":
                 return [look_up(x) for x in node.args[0]]
 
 
 def difference(ours, theirs, rtol, atol):
     """Empty if they are alike."""
-    theirs = theirs.detach().resolve_conj().resolve_neg().numpy()
+    theirs = theirs.detach().resolve_conj().resolve_neg()
+    theirs = np.zeros(theirs.shape, str(theirs.dtype).removeprefix("torch.")) if theirs._is_zerotensor() else \
+        np.asarray(_torch.array_of(theirs)) if theirs.dtype == torch.bfloat16 else theirs.numpy()
     ours = np.asarray(ours)
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return f"{ours.dtype}{list(ours.shape)} for {theirs.dtype}{list(theirs.shape)}"
@@ -95,7 +130,8 @@ def judge(op, sample, counts):
         for i, x in zip(places, given):
             all_leaves[i] = x
         args, kwargs = _pytree.tree_unflatten(all_leaves, spec)
-        out = sample.output_process_fn_grad(op.op(*args, **kwargs))
+        out = op.op(*args, **kwargs)
+        out = INVARIANTS[op.name](out) if op.name in INVARIANTS else sample.output_process_fn_grad(out)
         return [x for x in _pytree.tree_leaves(out) if isinstance(x, torch.Tensor)]
 
     with torch.no_grad():
@@ -103,12 +139,15 @@ def judge(op, sample, counts):
         wanted = function(*[x.clone() for x in tensors])
         torch.manual_seed(2)
         again = function(*[x.clone() for x in tensors])
+    if not wanted:
+        return None, None
     if any(a.shape != b.shape or not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(wanted, again)):
         return None, None
-    arrays = [_torch._of_tensor(x.resolve_conj().resolve_neg()) for x in tensors]
+    arrays = [_torch.array_of(x.resolve_conj().resolve_neg()) for x in tensors]
     try:
         with torch.no_grad():
             program = Program(function, tensors)
+        counts["decided by data"] += program.data_decide
         got = program(*arrays)
         wrong = [difference(a, b, **FORWARD) for a, b in zip(got, wanted)] if len(got) == len(wanted) else ["another number of results"]
         forward = next((w for w in wrong if w), "")
@@ -141,7 +180,7 @@ def judge(op, sample, counts):
             return tuple(results[i] for i in with_gradient)
 
         _, pull = rlx.vjp(of_floats, *[arrays[i] for i in floats])
-        ours = pull(tuple(_torch._of_tensor(c.resolve_conj()) for c in cotangents))
+        ours = pull(tuple(_torch.array_of(c.conj()) for c in cotangents))
         wrong = [difference(a, b, **GRADIENT) for a, b in zip(ours, theirs)]
         return forward, next((w for w in wrong if w), "")
     except TooSlow:
@@ -209,7 +248,8 @@ def main():
             of = lambda kind: f"{counts.get(kind + ' passed', 0)}/{counts.get(kind + ' passed', 0) + counts.get(kind + ' failed', 0)}"
             print(f"{name:{width}}  {of('forward'):9}  {of('gradient'):9}  {next(iter(row['reasons']), '')}")
     print(f"{sums['forward passed']} forward passed, {sums['forward failed']} failed; {sums['gradient passed']} gradients passed, "
-          f"{sums['gradient failed']} failed; {sums['random']} random, {sums['refused by PyTorch']} refused by PyTorch")
+          f"{sums['gradient failed']} failed; {sums['decided by data']} traced with branches that data "
+          f"decided; {sums['random']} random or without tensors, {sums['refused by PyTorch']} refused by PyTorch")
 
 
 if __name__ == "__main__":
