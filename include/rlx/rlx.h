@@ -1,5 +1,6 @@
 // RLX, all of it: graphs and ops, sessions, files, models, Core ML. Not here are the C interfaces (rlx/c.h, and
-// rlx/backend.h for backends outside of the tree) and what stands beside the core (rlx/extras/: sparse matrices, splats).
+// rlx/backend.h for backends outside of the tree) and what stands beside the core (rlx/extras/: sparse matrices,
+// splats).
 #pragma once
 
 #include "rlx/artifact.h"
