@@ -142,9 +142,10 @@ RLX_LAPACK_COMPLEX(ComplexDouble, double, z)
 
 /// Each routine of each type: X(prefix, name).
 #define RLX_LAPACK_ROUTINES_OF(X, p) X(p, getrf) X(p, getrs) X(p, potrf) X(p, trsm) X(p, geqrf) X(p, gesdd) X(p, geev)
-#define RLX_LAPACK_ROUTINES(X)                                                                              \
-  RLX_LAPACK_ROUTINES_OF(X, s)                                                                              \
-  X(s, orgqr) X(s, syevd) RLX_LAPACK_ROUTINES_OF(X, d) X(d, orgqr) X(d, syevd) RLX_LAPACK_ROUTINES_OF(X, c) \
-      X(c, ungqr) X(c, heevd) RLX_LAPACK_ROUTINES_OF(X, z) X(z, ungqr) X(z, heevd)
+#define RLX_LAPACK_ROUTINES_OF_REAL(X, p) RLX_LAPACK_ROUTINES_OF(X, p) X(p, orgqr) X(p, syevd)
+#define RLX_LAPACK_ROUTINES_OF_COMPLEX(X, p) RLX_LAPACK_ROUTINES_OF(X, p) X(p, ungqr) X(p, heevd)
+#define RLX_LAPACK_ROUTINES(X)      \
+  RLX_LAPACK_ROUTINES_OF_REAL(X, s) \
+  RLX_LAPACK_ROUTINES_OF_REAL(X, d) RLX_LAPACK_ROUTINES_OF_COMPLEX(X, c) RLX_LAPACK_ROUTINES_OF_COMPLEX(X, z)
 
 }  // namespace rlx::kernels::lapack
