@@ -48,6 +48,7 @@ check-all: check tsan
 	cmake --preset asan -D RLX_TEST_AREAS= -D RLX_PROGRAM=ON
 	cmake --build --preset asan
 	ctest --preset asan
+	scripts/check_small_library build/release
 	RLX_CHECK_ALL=1 build/release/tests/laws
 	RLX_CHECK_ALL=1 ctest --preset release -R '^(models|growth)$$|\.on_loopback$$|apple_loader'
 	build/release/tests/attack_graphs --seconds 600 --seed 20240229 --end 600 --keep build/attack

@@ -20,6 +20,14 @@ rlx_compiles_in(library hwy/highway.h hwy::hwy)
 rlx_compiles_in(library nlohmann/json.hpp nlohmann_json::nlohmann_json)
 rlx_compiles_in(program nlohmann/json.hpp nlohmann_json::nlohmann_json)
 
+# toml++ is headers alone, found by them; only src/io/toml_tree.cpp includes it.
+find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h)
+if(TOMLPLUSPLUS_INCLUDE_DIR)
+  set(tomlplusplus_FOUND TRUE)
+endif()
+rlx_require(tomlplusplus_FOUND "toml++ (libtomlplusplus-dev)")
+rlx_contains(library header "${TOMLPLUSPLUS_INCLUDE_DIR}/toml++/toml.h")
+
 # Found by their files: utf8proc has no CMake package on Debian, and libzip's one insists on its command line tools.
 find_path(UTF8PROC_INCLUDE_DIR utf8proc.h)
 find_library(UTF8PROC_LIBRARY utf8proc)
@@ -41,16 +49,14 @@ if(LIBZIP_INCLUDE_DIR AND LIBZIP_LIBRARY)
 endif()
 rlx_require(libzip_FOUND "libzip (libzip-dev)")
 
-# LAPACK and BLAS, by their Fortran names. OpenBLAS's serial build on Debian: our threads call it, one matrix each; with a
-# threaded one src/kernels/linalg/lapack.cpp asks for one thread. Reference BLAS works too, slowly.
-find_package(LAPACK QUIET)
-rlx_require(LAPACK_FOUND "LAPACK (libopenblas-serial-dev)")
+include(blas)
 
 target_link_libraries(rlx_dependencies INTERFACE
-  LAPACK::LAPACK Threads::Threads ZLIB::ZLIB hwy::hwy nlohmann_json::nlohmann_json "${UTF8PROC_LIBRARY}" "${PCRE2_LIBRARY}"
+  ${rlx_lapack} Threads::Threads ZLIB::ZLIB hwy::hwy nlohmann_json::nlohmann_json "${UTF8PROC_LIBRARY}" "${PCRE2_LIBRARY}"
   "${LIBZIP_LIBRARY}"
   ${CMAKE_DL_LIBS})
-target_include_directories(rlx_dependencies SYSTEM INTERFACE "${UTF8PROC_INCLUDE_DIR}" "${PCRE2_INCLUDE_DIR}" "${LIBZIP_INCLUDE_DIR}")
+target_include_directories(rlx_dependencies SYSTEM INTERFACE "${UTF8PROC_INCLUDE_DIR}" "${PCRE2_INCLUDE_DIR}" "${LIBZIP_INCLUDE_DIR}"
+  "${TOMLPLUSPLUS_INCLUDE_DIR}")
 
 # Highway chooses among instruction sets at run time, so one build runs on every x86-64; src/kernels says which ones it
 # is built for. A sanitizer build takes one only: each costs a compilation of every kernel.

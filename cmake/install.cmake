@@ -6,12 +6,15 @@ include(CMakePackageConfigHelpers)
 set(private_libdir "${CMAKE_INSTALL_LIBDIR}/rlx")
 file(RELATIVE_PATH bin_to_lib "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
 rlx_look_beside(rlx)
+if(NOT rlx_installed STREQUAL "rlx")  # cmake/public_library.cmake
+  rlx_look_in(${rlx_installed} rlx)
+endif()
 if(RLX_HAS_ONEDNN)
   # One file, by the name that is looked for: where it came from, a wheel, what should be a link is a second copy.
   install(FILES "$<TARGET_FILE:DNNL::dnnl>" DESTINATION "${private_libdir}" RENAME "$<TARGET_SONAME_FILE_NAME:DNNL::dnnl>")
 endif()
 
-install(TARGETS rlx EXPORT rlxTargets
+install(TARGETS ${rlx_installed} EXPORT rlxTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 if(TARGET rlx_program)
@@ -74,7 +77,7 @@ set(carried)
 if(RLX_HAS_ONEDNN)
   set(carried "carried\t$<TARGET_FILE:DNNL::dnnl>\t${private_libdir}/$<TARGET_SONAME_FILE_NAME:DNNL::dnnl>")
 endif()
-rlx_write_parts("${rlx_third_party}/installed" "${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:rlx>" "${CMAKE_INSTALL_BINDIR}/rlx" ${carried})
+rlx_write_parts("${rlx_third_party}/installed" "${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:${rlx_installed}>" "${CMAKE_INSTALL_BINDIR}/rlx" ${carried})
 install(CODE "set(collect \"${Python3_EXECUTABLE}\" \"${PROJECT_SOURCE_DIR}/scripts/third_party.py\" collect \"${rlx_third_party}/installed\"
   --version ${PROJECT_VERSION})
   set(licences_dir \"${licences_dir}\")")

@@ -51,18 +51,24 @@ void Compare::run() const {
     const std::string own = params.empty() ? weights_of(path) : std::string();
     return own.empty() ? values : SafetensorsFile::open(own).tensors();
   };
+  // A package may call its inputs otherwise.
+  auto inputs_of = [&](const std::string& path, bool is_second) {
+    return is_second && packages[0] && !b.empty() ? as_named_by(package_inputs(path, function), given) : given;
+  };
   auto trace = [&](const std::string& path, bool package, bool is_second) {
-    return package ? trace_package(path, function, is_second && b.empty(), threads, given)
+    return package ? trace_package(path, function, is_second && b.empty(), threads, inputs_of(path, is_second))
                    : trace_graph(load_model(path), values_of(path), threads, given,
                                  is_second ? CompileOptions::from_environment() : compile);
   };
-  auto compared = compare_traces(trace(a, packages[0], false), trace(b.empty() ? a : b, packages[1], true));
+  Trace first = trace(a, packages[0], false), second = trace(b.empty() ? a : b, packages[1], true);
+  if (b.empty()) first.structure.reset();  // one program: every name is the same value
+  const Comparison compared = compare_traces(first, second);
   if (made_up && !json)
     write_out("inputs are made up: floats between -1 and 1, integers 0 and 1; --input gives others\n");
-  write_out(json ? comparison_json(compared, bound, made_up)
-                 : comparison_text(compared, bound, all ? compared.size() : 20));
+  write_out(json ? comparison_json(compared, bound, made_up) : comparison_text(compared, bound, all ? SIZE_MAX : 20));
   flush_out();
-  bool apart = std::any_of(compared.begin(), compared.end(), [&](const auto& c) { return c.relative > bound; });
+  bool apart = std::any_of(compared.values.begin(), compared.values.end(),
+                           [&](const ComparedValue& c) { return c.relative > bound; });
   if (strict && apart) fail(ErrorCode::invalid_argument, "the models differ by more than ", bound);
 }
 
@@ -86,15 +92,19 @@ Subcommand add_compare(CLI::App& rlx) {
       ->option_text("X");
   app->add_option("--seed", c.seed, "of the inputs that are made up where none are given")->option_text("N");
   app->add_flag("--all", c.all, "all values, not only the 20 that are furthest apart");
-  app->add_flag("--json", c.json,
-                "print {bound, made_up_inputs, first_beyond, values: [{name, op, apart, relative, cosine, where}]}");
+  app->add_flag(
+      "--json", c.json,
+      "print {bound, made_up_inputs, first_beyond, only_a: [{name, op}], only_b, values: [{name, op, other_name, "
+      "other_op, apart, relative, cosine, where}]}");
   app->add_flag("--strict", c.strict, "exit code 1 if a value is beyond the bound");
   add_accuracy_options(*app, c.compile);
   add_threads_option(*app, c.threads);
   app->footer(
-      R"(Values are matched by their names: of the ops of a program, of the named parts and the outputs of a graph. The worst stand
-first; the last line names the first in the program that is beyond the bound, which is where a fault begins. --accuracy and
---compute are for the graph A: it is compared with itself, or with B, in f32.
+      R"(Values of two packages are aligned by what computes them and what reads them, so that precisions, packed weights, other
+names and fused operations do not matter; casts are seen through. Of graphs, and of a graph and a package, the named parts and
+outputs are compared. What has no counterpart is listed, and not compared. The worst stand first; the last line names the first
+in the program that is beyond the bound, which is where a fault begins. --accuracy and --compute are for the graph A: it is
+compared with itself, or with B, in f32.
 
 Examples:
   rlx compare Model.mlpackage --input x=x.npy                 # as it is written, and in f32

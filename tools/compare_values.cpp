@@ -9,6 +9,7 @@
 #include "io/mlpackage.h"
 #include "ir/leaves.h"
 #include "rlx/element.h"
+#include "tools/compare_alignment.h"
 #include "tools/coreml/package_inputs.h"
 #include "tools/output.h"
 #include "tools/text_table.h"
@@ -18,7 +19,7 @@ namespace {
 
 ComparedValue compared(const Trace::Step& a, const Trace::Step& b) {
   ComparedValue c;
-  c.name = a.name, c.op = a.op;
+  c.name = a.name, c.op = a.op, c.other_name = b.name, c.other_op = b.op;
   if (a.value.shape() != b.value.shape()) {
     c.relative = c.apart = std::numeric_limits<double>::infinity();
     c.where = text_of(a.value.type(), " and ", b.value.type());
@@ -56,6 +57,7 @@ Trace trace_package(const std::string& path, const std::string& function, bool f
     for (const mil::NamedType& output : op.outputs) ops[output.name] = op.type;
   CoremlState state = model.make_state();
   Trace trace;
+  trace.structure = structure_of(package, model.function());
   for (auto& [name, value] : model.predict(as_wanted(model, inputs), &state))
     if (is_number(value.dtype())) trace.steps.push_back({name, ops[name], std::move(value)});
   return trace;
@@ -91,45 +93,161 @@ Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, c
   return trace;
 }
 
-std::vector<ComparedValue> compare_traces(const Trace& a, const Trace& b) {
-  std::map<std::string, const Trace::Step*> others;
-  for (const Trace::Step& step : b.steps) others[step.name] = &step;
-  std::vector<ComparedValue> all;
-  for (const Trace::Step& step : a.steps)
-    if (auto it = others.find(step.name); it != others.end()) all.push_back(compared(step, *it->second));
-  if (all.empty()) fail(ErrorCode::invalid_argument, "the two models have no value of the same name to compare");
+namespace {
+
+using Steps = std::map<std::string, const Trace::Step*>;
+Steps by_name(const Trace& t) {
+  Steps all;
+  for (const Trace::Step& step : t.steps) all[step.name] = &step;
   return all;
 }
 
-std::string comparison_text(const std::vector<ComparedValue>& compared, double bound, size_t most) {
+/// How far apart two values are, by a part of their elements; nothing if they are not of one shape.
+std::optional<double> distance_of(const Tensor& x, const Tensor& y) {
+  constexpr size_t kLooked = 4096;
+  if (x.shape() != y.shape()) return std::nullopt;
+  const size_t step = std::max<size_t>(1, x.element_count() / kLooked);
+  double apart = 0, largest = 0;
+  for (size_t i = 0; i < x.element_count(); i += step) {
+    const double a = load_number(x, i), b = load_number(y, i);
+    if (!std::isfinite(a) || !std::isfinite(b)) continue;
+    apart = std::max(apart, std::abs(a - b)), largest = std::max(largest, std::abs(b));
+  }
+  return apart == 0 ? 0 : apart / std::max(largest, 1e-30);
+}
+
+Comparison aligned(const Trace& a, const Trace& b) {
+  const ProgramStructure &x = *a.structure, &y = *b.structure;
+  const Steps steps_a = by_name(a), steps_b = by_name(b);
+  const auto step_of = [](const ProgramStructure& s, const Steps& steps, size_t value) -> const Trace::Step* {
+    auto found = steps.find(s.values[value].name);
+    return found == steps.end() ? nullptr : found->second;
+  };
+  const Likeness distance = [&](size_t in_a, size_t in_b) -> std::optional<double> {
+    const Trace::Step *one = step_of(x, steps_a, in_a), *other = step_of(y, steps_b, in_b);
+    return one && other ? distance_of(one->value, other->value) : std::nullopt;
+  };
+  const Alignment found = align(x, y, distance);
+  // An output is known by its name, whatever casts stand before it.
+  const auto label = [](const ProgramStructure& s, size_t value) {
+    for (const auto& output : s.outputs)
+      if (output.value == value) return output.name;
+    return s.values[value].name;
+  };
+  Comparison all;
+  for (size_t v = 0; v < x.values.size(); ++v) {
+    const Trace::Step* one = step_of(x, steps_a, v);
+    if (!one) continue;
+    const Trace::Step* other = found.b_of_a[v] ? step_of(y, steps_b, *found.b_of_a[v]) : nullptr;
+    // Of declared shapes that are open the sizes are those of the run.
+    if (!other || one->value.shape() != other->value.shape()) {
+      all.only_a.push_back({label(x, v), one->op});
+      if (other) all.only_b.push_back({label(y, *found.b_of_a[v]), other->op});
+      continue;
+    }
+    ComparedValue c = compared(*one, *other);
+    c.name = label(x, v), c.other_name = label(y, *found.b_of_a[v]);
+    all.values.push_back(std::move(c));
+  }
+  for (size_t v = 0; v < y.values.size(); ++v)
+    if (const Trace::Step* other = step_of(y, steps_b, v); other && !found.a_of_b[v])
+      all.only_b.push_back({label(y, v), other->op});
+  return all;
+}
+
+/// "7 of B alone: 'x' (add), ..."
+std::string alone_text(const char* side, const std::vector<Comparison::Alone>& alone, size_t most) {
+  if (alone.empty()) return "";
+  std::string text = text_of(alone.size(), alone.size() == 1 ? " value" : " values", " of ", side,
+                             alone.size() == 1 ? " has" : " have", " no counterpart:");
+  for (size_t i = 0; i < std::min(most, alone.size()); ++i)
+    text += text_of(i ? ", '" : " '", alone[i].name, "' (", alone[i].op, ")");
+  return text + (alone.size() > most ? ", ...; --all shows them\n" : "\n");
+}
+
+}  // namespace
+
+Comparison compare_traces(const Trace& a, const Trace& b) {
+  Comparison all;
+  if (a.structure && b.structure) {
+    all = aligned(a, b);
+    if (all.values.empty())
+      fail(ErrorCode::invalid_argument,
+           "the two packages have no value that is the same by their structure: ", all.only_a.size(), " and ",
+           all.only_b.size(), " values were looked at");
+    return all;
+  }
+  const Steps own = by_name(a), others = by_name(b);
+  for (const Trace::Step& step : a.steps) {
+    auto it = others.find(step.name);
+    if (it == others.end()) all.only_a.push_back({step.name, step.op});
+    else all.values.push_back(compared(step, *it->second));
+  }
+  for (const Trace::Step& step : b.steps)
+    if (!own.contains(step.name)) all.only_b.push_back({step.name, step.op});
+  if (all.values.empty()) fail(ErrorCode::invalid_argument, "the two models have no value of the same name to compare");
+  return all;
+}
+
+std::string comparison_text(const Comparison& compared, double bound, size_t most) {
   std::vector<const ComparedValue*> sorted;
-  for (const ComparedValue& c : compared) sorted.push_back(&c);
+  for (const ComparedValue& c : compared.values) sorted.push_back(&c);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto* x, const auto* y) { return x->relative > y->relative; });
   TextTable table("llrrrl");
   table.add({"value", "op", "apart", "of largest", "cosine", "worst element"});
   for (size_t i = 0; i < std::min(most, sorted.size()); ++i) {
     const ComparedValue& c = *sorted[i];
-    table.add({c.name, c.op, text_of(c.apart), text_of(c.relative), text_of(c.cosine), c.where});
+    table.add({c.name, c.op == c.other_op ? c.op : c.op + "/" + c.other_op, text_of(c.apart), text_of(c.relative),
+               text_of(c.cosine), c.where});
   }
   std::string text = table.text();
   if (sorted.size() > most) text += text_of("... and ", sorted.size() - most, " more; --all shows them\n");
-  for (const ComparedValue& c : compared)
+  text += alone_text("the first model", compared.only_a, most) + alone_text("the second model", compared.only_b, most);
+  for (const ComparedValue& c : compared.values)
     if (c.relative > bound)
       return text + text_of("first beyond ", bound, ": '", c.name, "' of ", c.op, ", ", c.relative, "\n");
-  return text + text_of("all ", compared.size(), " values within ", bound, "\n");
+  return text + text_of("all ", compared.values.size(), " values within ", bound, "\n");
 }
 
-std::string comparison_json(const std::vector<ComparedValue>& compared, double bound, bool made_up_inputs) {
+std::string comparison_json(const Comparison& compared, double bound, bool made_up_inputs) {
   std::string first = "null", values;
-  for (const ComparedValue& c : compared) {
+  for (const ComparedValue& c : compared.values) {
     if (first == "null" && c.relative > bound) first = json_text(c.name);
     values += text_of(values.empty() ? "" : ",\n ", "{\"name\": ", json_text(c.name), ", \"op\": ", json_text(c.op),
+                      ", \"other_name\": ", json_text(c.other_name), ", \"other_op\": ", json_text(c.other_op),
                       ", \"apart\": ", number_text(c.apart), ", \"relative\": ", number_text(c.relative),
                       ", \"cosine\": ", number_text(c.cosine), ", \"where\": ", json_text(c.where), "}");
   }
+  const auto listed = [](const std::vector<Comparison::Alone>& alone) {
+    std::string all;
+    for (const Comparison::Alone& each : alone)
+      all +=
+          text_of(all.empty() ? "" : ", ", "{\"name\": ", json_text(each.name), ", \"op\": ", json_text(each.op), "}");
+    return "[" + all + "]";
+  };
   return text_of("{\"bound\": ", number_text(bound), ", \"made_up_inputs\": ", made_up_inputs ? "true" : "false",
-                 ", \"first_beyond\": ", first, ", \"values\": [", values, "]}\n");
+                 ", \"first_beyond\": ", first, ", \"only_a\": ", listed(compared.only_a),
+                 ", \"only_b\": ", listed(compared.only_b), ", \"values\": [", values, "]}\n");
+}
+
+std::vector<NamedTensor> as_named_by(const std::vector<Signature::Entry>& entries, std::vector<NamedTensor> given) {
+  const auto has = [](const auto& list, const std::string& name, auto name_of) {
+    return std::any_of(list.begin(), list.end(), [&](const auto& each) { return name_of(each) == name; });
+  };
+  const auto entry_name = [](const Signature::Entry& e) { return e.name; };
+  const auto given_name_of = [](const NamedTensor& t) { return t.first; };
+  std::vector<const Signature::Entry*> missing;
+  for (const Signature::Entry& e : entries)
+    if (!has(given, e.name, given_name_of)) missing.push_back(&e);
+  size_t next = 0;
+  for (NamedTensor& each : given) {
+    if (has(entries, each.first, entry_name) || next == missing.size()) continue;
+    const Signature::Entry& e = *missing[next++];
+    const bool same_kind = is_float(e.type.dtype) == is_float(each.second.dtype());
+    if (same_kind && e.type.dims.size() == each.second.rank()) each.first = e.name;
+  }
+  return given;
 }
 
 std::vector<NamedTensor> made_up_inputs(const std::vector<Signature::Entry>& entries, uint64_t seed) {

@@ -7,6 +7,7 @@
 #include "rlx/compile.h"
 #include "rlx/coreml_model.h"
 #include "rlx/io.h"
+#include "tools/compare_structure.h"
 
 namespace rlx::tools {
 
@@ -17,6 +18,7 @@ struct Trace {
     Tensor value;
   };
   std::vector<Step> steps;
+  std::optional<ProgramStructure> structure = {};  ///< of a package: which value is which of another
 };
 
 /// Each value of the function's main block, in the precision asked for. `inputs` as for predict.
@@ -28,22 +30,35 @@ Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, c
 
 struct ComparedValue {
   std::string name, op;
-  double apart = 0;     ///< the largest difference between two elements
+  std::string other_name, other_op;  ///< in the second model
+  double apart = 0;                  ///< the largest difference between two elements
   double relative = 0;  ///< of the largest magnitude among the second's elements; infinite where one is no number
   double cosine = 1;    ///< of the angle between the two, as vectors; NaN where one has no direction
   std::string where;    ///< which element: "[3] 1.5 and 1.25"
 };
-/// The values that both have, in the order of the first. Fails if there are none.
-std::vector<ComparedValue> compare_traces(const Trace& a, const Trace& b);
-/// A table, the worst first, `most` lines of it; and a line that names the first beyond the bound.
-std::string comparison_text(const std::vector<ComparedValue>& compared, double bound, size_t most);
+struct Comparison {
+  struct Alone {
+    std::string name, op;
+  };
+  std::vector<ComparedValue> values;  ///< in the order of the first
+  std::vector<Alone> only_a, only_b;  ///< what has no counterpart
+};
+/// The values that both have: of two packages those that are the same by structure (compare_alignment.h), else those of
+/// the same name. Fails if there are none.
+Comparison compare_traces(const Trace& a, const Trace& b);
+/// A table, the worst first, `most` lines of it; what has no counterpart, `most` names of it; and a line that names the
+/// first value beyond the bound.
+std::string comparison_text(const Comparison& compared, double bound, size_t most);
 
-/// All of them as JSON, in the order of the program.
-std::string comparison_json(const std::vector<ComparedValue>& compared, double bound, bool made_up_inputs);
+/// All of it as JSON, values in the order of the program.
+std::string comparison_json(const Comparison& compared, double bound, bool made_up_inputs);
 
 /// Inputs for whoever gives none: floats between -1 and 1, integers 0 and 1, from a seed; open sizes as the package's
 /// description has them, or 1.
 std::vector<NamedTensor> made_up_inputs(const std::vector<Signature::Entry>& entries, uint64_t seed);
 std::vector<Signature::Entry> package_inputs(const std::string& path, const std::string& function);
+/// The inputs of one package under the names of another: by name where it has them, what is left in order, if the types
+/// are the same but for the precision of floats. Those that fit nowhere stay as they are.
+std::vector<NamedTensor> as_named_by(const std::vector<Signature::Entry>& entries, std::vector<NamedTensor> given);
 
 }  // namespace rlx::tools

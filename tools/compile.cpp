@@ -5,6 +5,7 @@
 #include "tools/device_option.h"
 #include "tools/dim_option.h"
 #include "tools/encoder_options.h"
+#include "tools/execution_option.h"
 #include "tools/model_graph.h"
 #include "tools/model_params.h"
 #include "tools/output.h"
@@ -16,14 +17,16 @@ namespace {
 struct Compile {
   std::string model, device = default_device(), output;
   std::vector<std::string> params;
-  bool without_params = false;
+  bool without_params = false, json = false;
   CompileOptions options = CompileOptions::from_environment();
-  void run() const;
+  std::optional<ExecutionOption> execution;
+  void run();
 };
 
-void Compile::run() const {
+void Compile::run() {
   if (without_params && !params.empty()) throw UsageError("give either --params or --without-params, not both");
-  const Graph graph = load_model(model);
+  execution->apply(device, nullptr, &options);
+  const Graph graph = execution->specialized(load_model(model));
   const Signature signature = signature_of(graph);
   NamedTensors values;
   if (!without_params) {
@@ -33,6 +36,7 @@ void Compile::run() const {
   const Session session(Device::parse(device));
   session.compile(graph, options).save(output, values);
   const ArtifactInfo info = artifact_info(output);
+  if (json) return write_out(info.json() + "\n");
   write_out(text_of("'", line_text(output, 200), "': '", line_text(info.graph, 200), "' for ", info.device, ", ",
                     info.params.size(), " of ", signature.params.size(), " params, ",
                     bytes_text(static_cast<double>(info.bytes)), "\n"));
@@ -59,6 +63,8 @@ Subcommand add_compile(CLI::App& rlx) {
   add_accuracy_options(*app, compile->options);
   add_split_options(*app, compile->options);
   add_bound_option(*app, compile->options);
+  app->add_flag("--json", compile->json, "print what the file holds as a JSON object");
+  compile->execution.emplace(*app);
   app->add_flag("--strict", compile->options.strict, "fail unless every node is native");
   app->footer(
       R"(The file holds the program, the graph that it was made from, the dispatch report and, unless --without-params is given, the
@@ -69,6 +75,7 @@ version of RLX and on the kind of processor that it was compiled for; elsewhere 
 Examples:
   rlx compile all-MiniLM-L6-v2 -o minilm.rlxc
   rlx compile model.rlx --params weights.safetensors -o model.rlxc
+  rlx compile model.rlx --params weights.safetensors --execution profile.toml:decode -o decode.rlxc
   rlx compile model.rlx --without-params --device coreml -o model.rlxc)");
   return {app, [compile] { compile->run(); }};
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "kernels/linalg/blas_library.h"
 #include "rlx/device_speed.h"
 #include "rlx/error.h"
 #include "rlx/machine.h"
@@ -46,7 +47,9 @@ void print_devices(bool json) {
            ", \"available\": " + (d.available ? "true" : "false") + ", \"description\": " + json_text(d.description) +
            ",\n  \"target\": " + target + "}";
   }
-  write_out(json ? out + "]\n" : table.text() + "best: " + pick_best_device().name() + "; " + calibration() + "\n");
+  write_out(json ? out + "]\n"
+                 : table.text() + "best: " + pick_best_device().name() + "; " + calibration() +
+                       "\nLAPACK on the CPU: " + kernels::blas_description() + "\n");
 }
 
 struct Devices {

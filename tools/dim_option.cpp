@@ -21,7 +21,9 @@ void add_bound_option(CLI::App& app, CompileOptions& options) {
          "--bound",
          [&options](const std::vector<std::string>& all) {
            try {
-             for (const std::string& each : all) add_binding(options.bounds, each, "--bound");
+             Bindings given;
+             for (const std::string& each : all) add_binding(given, each, "--bound");
+             for (const auto& [symbol, most] : given) options.bounds[symbol] = most;
            } catch (const Error& e) {
              throw CLI::ValidationError("--bound", e.what());
            }

@@ -49,11 +49,14 @@ void add_split_options(CLI::App& app, CompileOptions& options) {
   app.add_option_function<std::vector<std::string>>(
          "--place",
          [&options](const std::vector<std::string>& all) {
+           std::vector<Placement> given;
            for (const std::string& each : all) try {
-               options.placement.push_back(Placement::parse(each));
+               given.push_back(Placement::parse(each));
              } catch (const Error& e) {
                throw CLI::ValidationError("--place", e.what());
              }
+           // In front of an execution profile's: the first entry that names a node decides.
+           options.placement.insert(options.placement.begin(), given.begin(), given.end());
          },
          "where nodes are to run, by their names with '*' for any characters, op:NAME or %NUMBER; once for each")
       ->type_name("PATTERN=DEVICE")

@@ -230,4 +230,15 @@ Tensor fitted_image(const std::string& input, const Tensor& image, const Type& w
   return made;
 }
 
+Tensor image_as_wanted(const std::string& input, const Tensor& image, const WantedInput& wanted,
+                       std::optional<double> white) {
+  Tensor in_order = image;
+  if (wanted.is_bgr && image.rank() == 3 && image.shape()[2] == 3) {
+    in_order = Tensor(u8, image.shape());
+    for (size_t i = 0; i < image.element_count(); ++i)
+      store<int64_t>(in_order, i, load_index(image, i - i % 3 + 2 - i % 3));
+  }
+  return fitted_image(input, in_order, wanted.type, wanted.white ? wanted.white : white);
+}
+
 }  // namespace rlx::tools

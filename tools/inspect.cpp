@@ -12,6 +12,7 @@
 #include "rlx/session.h"
 #include "rlx/tokenizer.h"
 #include "tools/coreml/package_model.h"
+#include "tools/manifest.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
@@ -21,8 +22,9 @@ namespace rlx::tools {
 namespace {
 
 struct Inspect {
-  std::string model;
-  bool all = false, json = false;
+  std::string model, svg;
+  std::vector<std::string> dims;
+  bool all = false, json = false, manifest = false;
   void run() const;
 
   void graph() const;
@@ -100,19 +102,6 @@ void Inspect::graph() const {
   }
 }
 
-/// Whether a folder has a config.json of a decoder.
-std::optional<LanguageModelConfig> decoder_config(const std::string& folder) {
-  const std::string path = (std::filesystem::path(folder) / "config.json").string();
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > (size_t{4} << 20))
-    return std::nullopt;
-  const auto file = FileBytes::read(path);
-  try {
-    return LanguageModelConfig::from_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
-  } catch (const Error&) {
-    return std::nullopt;  // an encoder, perhaps: load_model says what is wrong with it
-  }
-}
 /// The files of a folder with its weights, in the order of their names.
 std::vector<std::string> weight_parts(const std::string& folder) {
   std::vector<std::string> parts;
@@ -301,6 +290,8 @@ std::string Inspect::as_json() const {
 }
 
 void Inspect::run() const {
+  if (manifest) return print_manifest({model, svg, dims, json, all});
+  if (!svg.empty() || !dims.empty()) throw UsageError("--svg and --dim are for --manifest");
   if (json) return write_out(as_json());
   if (is_package(model)) inspect_package(model, all);
   else if (is_folder(model) && decoder_config(model)) language_model();
@@ -328,7 +319,13 @@ Subcommand add_inspect(CLI::App& rlx) {
                 "print one JSON object: of a graph {kind, name, ops, inputs, outputs, params}, of files of arrays "
                 "their names and "
                 "types, of a package its description, of a compiled graph what it was compiled for, its types, options "
-                "and report");
+                "and report; with --manifest the layers, as docs/manifest.md describes them");
+  app->add_flag("--manifest", inspect->manifest,
+                "of a graph or a language model: its layers with their params, shapes, flops and bytes moved");
+  app->add_option("--svg", inspect->svg, "with --manifest: write the layers as a picture, too")->option_text("FILE");
+  app->add_option("--dim", inspect->dims, "with --manifest: a number for a symbolic dim; once for each")
+      ->type_name("NAME=NUMBER")
+      ->allow_extra_args(false);
   app->footer(
       R"(Of a graph: inputs, outputs, params with their sizes, ops, and layers by name. `rlx where` says where they run.
 
@@ -336,6 +333,7 @@ Examples:
   rlx inspect all-MiniLM-L6-v2
   rlx inspect Qwen3-8B-AWQ                               # how its matrices are packed, and its tensors
   rlx inspect digits --json                              # as `rlx train ... --out digits` left it
+  rlx inspect all-MiniLM-L6-v2 --manifest --dim B=1 --dim S=128 --svg minilm.svg
   rlx inspect weights.safetensors --all
   rlx inspect Qwen3-0.6B-Q4_K_M.gguf                     # one of several parts shows all of them)");
   return {app, [inspect] { inspect->run(); }};

@@ -22,10 +22,12 @@ LanguageModelOptions::LanguageModelOptions(CLI::App& app) {
   app.add_option("--context", context, "the most tokens in all; what the model promises where it is left out")
       ->option_text("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 28));
-  add_choice(app, "--cache", cache, kCacheTypes,
-             "of keys and values: f16 and bf16 take half the memory and round to 11 and 8 bits (default f32)");
+  cache_option =
+      add_choice(app, "--cache", cache, kCacheTypes,
+                 "of keys and values: f16 and bf16 take half the memory and round to 11 and 8 bits (default f32)");
   add_threads_option(app, threads);
-  add_device_option(app, device);
+  device_option = add_device_option(app, device);
+  execution.emplace(app);
 }
 
 /// PATH, or PATH=SCALE where what stands behind the last "=" is a number.
@@ -41,8 +43,12 @@ static LanguageModel::Adapter adapter_of(const std::string& text) {
 
 LanguageModel LanguageModelOptions::load(int64_t chunk) const {
   LanguageModel::Options options;
-  options.device = Device::parse(device);
-  options.threads = threads, options.context = context, options.cache = cache, options.chunk = chunk;
+  if (execution->is_given()) execution->apply(options);
+  if (device_option->count() > 0 || !execution->is_given()) options.device = Device::parse(device);
+  if (cache_option->count() > 0) options.cache = cache;
+  if (threads > 0) options.threads = threads;
+  if (context > 0) options.context = context;
+  if (chunk > 0) options.chunk = chunk;
   for (const std::string& text : adapters) options.adapters.push_back(adapter_of(text));
   ProgressBar bar("loading");
   options.progress = [&](size_t done, size_t all) { bar.show(done, all); };

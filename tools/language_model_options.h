@@ -3,12 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rlx/language_model.h"
 #include "tools/device_option.h"
+#include "tools/execution_option.h"
 
 namespace rlx::tools {
 
@@ -17,16 +19,18 @@ inline const std::vector<std::pair<std::string, DType>> kCacheTypes = {{"f32", f
 
 /// The parser writes into the members, so that the object must stay where it is until arguments are parsed.
 struct LanguageModelOptions {
-  /// Adds --model, --lora, --context, --cache, --threads and --device.
+  /// Adds --model, --lora, --context, --cache, --threads, --device and --execution.
   explicit LanguageModelOptions(CLI::App& app);
-  /// Loads the model and shows a progress bar meanwhile.
-  LanguageModel load(int64_t chunk = LanguageModel::Options().chunk) const;
+  /// Loads the model and shows a progress bar meanwhile. A chunk of 0 is the profile's, else the default.
+  LanguageModel load(int64_t chunk = 0) const;
 
   std::string model, device = default_device();
   int64_t context = 0;  ///< 0: as LanguageModel::Options::context
   int threads = 0;      ///< 0: as many as the process may use
   DType cache = f32;
   std::vector<std::string> adapters = {};
+  const CLI::Option *cache_option = nullptr, *device_option = nullptr;
+  std::optional<ExecutionOption> execution;
 };
 
 }  // namespace rlx::tools

@@ -30,6 +30,7 @@ struct Logits {
     app.add_option("--chunk", chunk, "tokens that the model reads at once (default 512)")
         ->option_text("N")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+    app.add_flag("--json", json, "print the most likely ones as [{token, logit, text}], or [{class, logit, text}]");
     app.add_flag("--profile", profile, "also print how long each op takes for the last token");
     app.footer(
         R"(Row i of the result are the logits behind the i-th token: f32 [tokens, vocabulary]. Rows of several texts follow one
@@ -48,8 +49,8 @@ Examples:
 
   LanguageModelOptions model;
   std::string tokens, npy;
-  int64_t chunk = 512;
-  bool profile = false;
+  int64_t chunk = 0;
+  bool profile = false, json = false;
 };
 
 std::vector<int32_t> ids_of(const JsonTree& list) {
@@ -83,7 +84,7 @@ std::vector<std::vector<int32_t>> read_tokens(const std::string& path) {
 
 /// The ten largest; `name_of` gives what an index stands for.
 void print_largest(std::span<const float> logits, const char* what, const char* where,
-                   const std::function<std::string(int32_t)>& name_of) {
+                   const std::function<std::string(int32_t)>& name_of, bool as_json) {
   std::vector<int32_t> order;
   for (size_t i = 0; i < logits.size(); ++i)
     if (!std::isnan(logits[i])) order.push_back(static_cast<int32_t>(i));
@@ -94,6 +95,16 @@ void print_largest(std::span<const float> logits, const char* what, const char* 
   std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
     return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
   });
+  if (as_json) {
+    std::string list;
+    for (std::ptrdiff_t i = 0; i < count; ++i) {
+      const int32_t id = order[static_cast<size_t>(i)];
+      list += text_of(i ? ",\n " : "", "{\"", what, "\": ", id,
+                      ", \"logit\": ", number_text(logits[static_cast<size_t>(id)]),
+                      ", \"text\": ", json_text(name_of(id)), "}");
+    }
+    return write_out("[" + list + "]\n");
+  }
   TextTable table("rrl");
   table.add({what, "logit", ""});
   for (std::ptrdiff_t i = 0; i < count; ++i) {
@@ -103,14 +114,15 @@ void print_largest(std::span<const float> logits, const char* what, const char* 
   write_out(table.text());
 }
 
-void print_most_likely(std::span<const float> logits, const LanguageModel& model) {
+void print_most_likely(std::span<const float> logits, const LanguageModel& model, bool as_json) {
   const Tokenizer* tokenizer = nullptr;
   try {
     tokenizer = &model.tokenizer();
   } catch (const Error&) {  // ids alone, then: logits need no texts
   }
-  print_largest(logits, "token", "behind the last token",
-                [&](int32_t id) { return tokenizer ? tokenizer->id_to_token(id).value_or("") : ""; });
+  print_largest(
+      logits, "token", "behind the last token",
+      [&](int32_t id) { return tokenizer ? tokenizer->id_to_token(id).value_or("") : ""; }, as_json);
 }
 
 void Logits::run_encoder(const std::vector<std::vector<int32_t>>& texts) const {
@@ -137,15 +149,17 @@ void Logits::run_encoder(const std::vector<std::vector<int32_t>>& texts) const {
   if (!npy.empty()) return write_npy(npy, all);
   const auto last = all.values<float>().last(static_cast<size_t>(width));
   if (!is_of_tokens)
-    return print_largest(last, "class", "of the last text",
-                         [&](int32_t id) { return loaded.config().classes[static_cast<size_t>(id)]; });
+    return print_largest(
+        last, "class", "of the last text", [&](int32_t id) { return loaded.config().classes[static_cast<size_t>(id)]; },
+        json);
   std::optional<Tokenizer> tokenizer;
   try {
     tokenizer = Tokenizer::load(model.model);
   } catch (const Error&) {  // ids alone, then: logits need no texts
   }
-  print_largest(last, "token", "at the last token",
-                [&](int32_t id) { return tokenizer ? tokenizer->id_to_token(id).value_or("") : ""; });
+  print_largest(
+      last, "token", "at the last token",
+      [&](int32_t id) { return tokenizer ? tokenizer->id_to_token(id).value_or("") : ""; }, json);
 }
 
 void Logits::run() const {
@@ -166,7 +180,7 @@ void Logits::run() const {
   }
   bar.reset();
   if (!npy.empty()) write_npy(npy, all);
-  else print_most_likely(all.values<float>().last(static_cast<size_t>(loaded.config().vocabulary)), loaded);
+  else print_most_likely(all.values<float>().last(static_cast<size_t>(loaded.config().vocabulary)), loaded, json);
   if (!profile) return;
   LanguageModel::Sequence sequence = loaded.sequence();
   const std::span<const int32_t> last = texts.back();

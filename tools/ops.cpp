@@ -8,6 +8,7 @@
 #include "tools/output.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
+#include "tools/used_ops.h"
 
 namespace rlx::tools {
 namespace {
@@ -125,7 +126,7 @@ void print_markdown() {
 struct Ops {
   explicit Ops(CLI::App& app);
   void run() const;
-  std::vector<std::string> names;
+  std::vector<std::string> names, models;
   std::string device;  // whose lowerings are printed; empty: of none
   bool json = false, markdown = false, coverage = false;
 };
@@ -142,6 +143,12 @@ Ops::Ops(CLI::App& app) {
       ->type_name("DEVICE")
       ->excludes(as_json)
       ->excludes(as_markdown);
+  app.add_option(
+         "--used-by", models,
+         "print the ops that these models take on the CPU, one a line: for a library with those alone (RLX_OPS)")
+      ->type_name("MODEL")
+      ->excludes(as_json)
+      ->excludes(as_markdown);
   app.footer(
       R"(Operands: "x" is required, "mask?" may be left out, "xs..." repeats. native: the backend has a kernel for all samples of
 the op in all of its dtypes; some: for some of them; composed: the op is made of ops that it has; missing: it cannot run.
@@ -150,12 +157,14 @@ Examples:
   rlx ops
   rlx ops --coverage
   rlx ops --lowerings mlx
+  rlx ops --used-by all-MiniLM-L6-v2 model.rlx > my.ops
   rlx ops softmax attention --json)");
 }
 
 void Ops::run() const {
   for (const std::string& name : names) find_op(name);
-  if (!device.empty()) write_out(lowerings_document(device));
+  if (!models.empty()) write_out(used_ops_text(models));
+  else if (!device.empty()) write_out(lowerings_document(device));
   else if (coverage) write_out(coverage_text());
   else if (json) print_json(names);
   else if (markdown) print_markdown();

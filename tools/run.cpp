@@ -1,7 +1,6 @@
 // `rlx run`: runs a graph on arrays from files, and writes what it gives to files.
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -11,16 +10,19 @@
 #include "rlx/element.h"
 #include "rlx/io.h"
 #include "rlx/session.h"
+#include "tools/coreml/package_inputs.h"
 #include "tools/coreml/package_model.h"
 #include "tools/device_option.h"
 #include "tools/dim_option.h"
 #include "tools/encoder_options.h"
+#include "tools/execution_option.h"
 #include "tools/image_input.h"
 #include "tools/model_graph.h"
 #include "tools/model_params.h"
 #include "tools/npz_limit.h"
 #include "tools/output.h"
 #include "tools/output_folder.h"
+#include "tools/run_pipeline.h"
 #include "tools/subcommands.h"
 #include "tools/text_table.h"
 #include "tools/values_json.h"
@@ -30,17 +32,9 @@ namespace {
 
 struct Run {
   explicit Run(CLI::App& app);
-  void run() const;
-  /// What an input is: its type, and for an image of a package what 255 means to it.
-  struct Wanted {
-    Type type;
-    std::optional<double> white;
-    bool is_bgr = false;
-  };
-  using Inputs = std::map<std::string, Wanted, std::less<>>;
-  std::vector<NamedTensor> read_inputs(const Inputs& wanted) const;
-  Inputs package_wants() const;
-  NamedTensor as_input(const std::string& name, Tensor array, bool is_image, const Inputs& wanted) const;
+  void run();
+  std::vector<NamedTensor> read_inputs(const WantedInputs& wanted) const;
+  NamedTensor as_input(const std::string& name, Tensor array, bool is_image, const WantedInputs& wanted) const;
   void bind_params(CompiledGraph& compiled) const;
   CompiledGraph compiled_model() const;
 
@@ -51,13 +45,14 @@ struct Run {
   bool compare = false, json = false;
   CompileOptions compile = CompileOptions::from_environment();
   const CLI::Option* device_option = nullptr;
+  std::optional<ExecutionOption> execution;
 };
 
 Run::Run(CLI::App& app) {
   app.add_option("MODEL", model,
                  "a .rlx file, a model folder, a folder of `rlx train`, a compiled graph of `rlx compile`, or a Core "
                  "ML package "
-                 "(.mlpackage)")
+                 "(.mlpackage), or a pipeline (.toml)")
       ->required();
   app.add_option(
          "--input", inputs,
@@ -92,6 +87,7 @@ Run::Run(CLI::App& app) {
   add_accuracy_options(app, compile);
   add_split_options(app, compile);
   add_bound_option(app, compile);
+  execution.emplace(app);
   app.footer(
       R"(Params that stand in several files are taken from the first; a model folder and one that `rlx train` wrote have their own, and a
 compiled graph those that it carries; it runs on the device that it was compiled for. Without --output-dir and --output, the outputs' types and
@@ -102,30 +98,25 @@ Examples:
   rlx run model.rlx --params weights.safetensors --input x=x.npy --output-dir out
   rlx run digits --input x=x.npy                         # as `rlx train mlp ... --out digits` left it
   rlx run model.rlx --input feeds.npz --output result.safetensors --profile trace.json
+  rlx run model.rlx --params weights.safetensors --input x=x.npy --execution profile.toml:decode
+  rlx run pipeline.toml --input texts=lines.txt --json   # a text a line; docs/pipelines.md
   rlx run model.rlxc --input x=x.npy                     # as `rlx compile model.rlx -o model.rlxc` left it
   rlx run Model.mlpackage --input x=x.npy
   rlx run digits --input x=seven.png --white 1
   rlx run Decoder.mlpackage --function decode --steps tokens --output-dir out)");
 }
 
-NamedTensor Run::as_input(const std::string& name, Tensor array, bool is_image, const Inputs& wanted) const {
+NamedTensor Run::as_input(const std::string& name, Tensor array, bool is_image, const WantedInputs& wanted) const {
   const auto found = wanted.find(name);
   if (found == wanted.end() ||
       (!is_image && (!is_image_for(array, found->second.type) || (found->second.white && array.dtype() != u8)))) {
     if (is_image) fail(ErrorCode::not_found, "the model has no input '", name, "' for the image");
     return {name, std::move(array)};
   }
-  const Wanted& input = found->second;
-  if (input.is_bgr && array.rank() == 3 && array.shape()[2] == 3) {
-    Tensor turned(u8, array.shape());
-    for (size_t i = 0; i < array.element_count(); ++i)
-      store<int64_t>(turned, i, load_index(array, i - i % 3 + 2 - i % 3));
-    array = turned;
-  }
-  return {name, fitted_image(name, array, input.type, input.white ? input.white : white)};
+  return {name, image_as_wanted(name, array, found->second, white)};
 }
 
-std::vector<NamedTensor> Run::read_inputs(const Inputs& wanted) const {
+std::vector<NamedTensor> Run::read_inputs(const WantedInputs& wanted) const {
   std::vector<NamedTensor> all;
   auto add_all = [&](NamedTensors tensors) {
     for (auto& [name, tensor] : tensors) all.push_back(as_input(name, std::move(tensor), false, wanted));
@@ -146,26 +137,6 @@ std::vector<NamedTensor> Run::read_inputs(const Inputs& wanted) const {
   return all;
 }
 
-/// The inputs of a package that are images: their program scales what an image holds, 0 to 255.
-Run::Inputs Run::package_wants() const {
-  Inputs all;
-  CoremlOptions options;
-  options.function = function;
-  const CoremlModel package = CoremlModel::load(model, options);
-  const auto about = nlohmann::json::parse(package.description_json());
-  for (const CoremlFeature& f : package.inputs()) {
-    Wanted wanted{{f.dtype, {}}, std::nullopt, false};
-    for (size_t i = 0; i < f.shape.size(); ++i)
-      wanted.type.dims.push_back(f.shape[i] ? Dim(*f.shape[i]) : Dim::symbol("n" + std::to_string(i)));
-    if (f.kind == "image") wanted.white = 255;
-    for (const auto& described : about.at("inputs"))
-      if (described.at("name") == f.name && described.contains("color_space"))
-        wanted.is_bgr = described.at("color_space") == "bgr";
-    all.emplace(f.name, std::move(wanted));
-  }
-  return all;
-}
-
 void Run::bind_params(CompiledGraph& compiled) const {
   if (compiled.all_params_bound() && params.empty()) return;  // as a compiled graph in a file may be
   const Signature& signature = compiled.signature();
@@ -182,10 +153,12 @@ void Run::bind_params(CompiledGraph& compiled) const {
 
 /// The graph, compiled; or what `rlx compile` made of it.
 CompiledGraph Run::compiled_model() const {
-  if (!is_artifact(model)) return Session(Device::parse(device), {threads}).compile(load_model(model), compile);
-  if (asks_for_numbers(compile) || !compile.placement.empty())
-    throw UsageError("--accuracy, --compute, --batch-invariant, --narrow and --place are for `rlx compile`: '" + model +
-                     "' is compiled already");
+  if (!is_artifact(model))
+    return Session(Device::parse(device), {threads}).compile(execution->specialized(load_model(model)), compile);
+  if (asks_for_numbers(compile) || !compile.placement.empty() || execution->is_given())
+    throw UsageError(
+        "--execution, --accuracy, --compute, --batch-invariant, --narrow and --place are for `rlx compile`: '" + model +
+        "' is compiled already");
   const std::string meant = device_option->count() > 0 ? device : artifact_info(model).device;
   return Session(Device::parse(meant), {threads}).load(model);
 }
@@ -210,18 +183,29 @@ std::string first_values(const Tensor& tensor) {
   return text;
 }
 
-void Run::run() const {
+void Run::run() {
+  execution->apply(device, &threads, &compile);
   if (!output_dir.empty() && !output_file.empty()) throw UsageError("give either --output-dir or --output, not both");
+  if (model.ends_with(".toml")) {
+    if (!params.empty() || !profile.empty() || !function.empty() || !steps.empty() || compare || white)
+      throw UsageError(
+          "--params, --profile, --function, --steps, --compare and --white are not for pipelines, whose stages have "
+          "settings of their own");
+    return run_pipeline({model, inputs, output_dir, output_file, json, {Device::parse(device), threads, compile}});
+  }
   if (is_package(model)) {
     if (!params.empty() || !profile.empty())
       throw UsageError("--params and --profile are for graphs, not for packages");
-    if (asks_for_numbers(compile))
+    if (asks_for_numbers(compile) || execution->is_given())
       throw UsageError(
-          "--accuracy, --compute, --batch-invariant and --narrow are for graphs, not for packages; convert the package "
+          "--execution, --accuracy, --compute, --batch-invariant and --narrow are for graphs, not for packages; "
+          "convert the package "
           "first: "
           "rlx convert PACKAGE GRAPH.rlx");
+    CoremlOptions wanted_from;
+    wanted_from.function = function;
     return run_package({model, function, steps, output_dir, output_file, precision == "f32", threads, compare, json},
-                       read_inputs(inputs.empty() ? Inputs() : package_wants()));
+                       read_inputs(inputs.empty() ? WantedInputs() : wanted_by(CoremlModel::load(model, wanted_from))));
   }
   if (!function.empty() || !steps.empty() || compare)
     throw UsageError("--function, --steps and --compare are for Core ML packages");
@@ -233,8 +217,8 @@ void Run::run() const {
   for (const std::string& path : {output_file, profile})
     if (!path.empty()) AtomicFile probe(path);
   bind_params(compiled);
-  Inputs wanted;
-  for (const auto& input : signature.inputs) wanted.emplace(input.name, Wanted{input.type, std::nullopt, false});
+  WantedInputs wanted;
+  for (const auto& input : signature.inputs) wanted.emplace(input.name, WantedInput{input.type, std::nullopt, false});
   std::vector<NamedTensor> given = read_inputs(wanted);
   std::vector<Tensor> results = compiled.run(given);
 

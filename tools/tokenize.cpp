@@ -27,6 +27,7 @@ struct Tokenize {
                    "cut each line at this many tokens, special ones included; not cut where left out")
         ->option_text("N")
         ->check(CLI::Range(size_t{2}, size_t{1} << 30));
+    app.add_flag("--json", json, "taken as elsewhere, and changes nothing: each line is JSON");
     app.add_flag("--tokens", tokens, "print the tokens as text instead of their ids");
     app.add_flag("--plain", plain, "add no special tokens, and take their texts in a line as text");
     app.footer(
@@ -42,7 +43,7 @@ Examples:
   Sentences sentences;
   std::string model;
   size_t max_tokens = 0;
-  bool tokens = false, plain = false;
+  bool tokens = false, plain = false, json = false;
 };
 
 void Tokenize::run() const {
@@ -64,6 +65,7 @@ struct Detokenize {
   explicit Detokenize(CLI::App& app) : lines(app) {
     add_tokenizer_option(app, model);
     app.add_flag("--special", special, "keep the texts of special tokens");
+    app.add_flag("--json", json, "print each text as a JSON string, so that one with newlines is one line");
     app.footer(
         R"(Each line is a JSON array of ids, as `rlx tokenize` prints them, and becomes a line of text.
 
@@ -75,7 +77,7 @@ Examples:
 
   Sentences lines;
   std::string model;
-  bool special = false;
+  bool special = false, json = false;
 };
 
 std::vector<int32_t> ids_from(const std::string& line) {
@@ -111,7 +113,10 @@ std::vector<int32_t> ids_from(const std::string& line) {
 
 void Detokenize::run() const {
   Tokenizer tokenizer = Tokenizer::load(model);
-  for (const std::string& line : lines.read()) write_out(tokenizer.decode(ids_from(line), !special) + "\n");
+  for (const std::string& line : lines.read()) {
+    const std::string text = tokenizer.decode(ids_from(line), !special);
+    write_out((json ? json_text(text) : text) + "\n");
+  }
 }
 
 }  // namespace

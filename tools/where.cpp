@@ -21,6 +21,7 @@
 #include "tools/device_option.h"
 #include "tools/dim_option.h"
 #include "tools/encoder_options.h"
+#include "tools/execution_option.h"
 #include "tools/model_graph.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
@@ -36,7 +37,8 @@ struct Where {
   int threads = 1;
   const CLI::Option* target_option = nullptr;
   CompileOptions compile = CompileOptions::from_environment();
-  void run() const;
+  std::optional<ExecutionOption> execution;
+  void run();
   void predict() const;
   void plan() const;
 };
@@ -156,7 +158,9 @@ void Where::plan() const {
   std::set<std::string> known, open;
   for (const Type& type : given.input_types())
     for (const Dim& dim : type.dims) dim.for_each_symbol([&](const std::string& symbol) { known.insert(symbol); });
-  const Bindings numbers = bindings_of("--dim", dims);
+  Bindings numbers = bindings_of("--dim", dims);
+  if (!execution->shapes().empty()) (void)execution->specialized(given);  // names what it has not
+  numbers.insert(execution->shapes().begin(), execution->shapes().end());
   for (const auto& [symbol, number] : numbers)
     if (!known.contains(symbol)) throw UsageError("--dim: the model has no symbolic dim '" + symbol + "'");
   const Graph g = substitute(given, numbers);
@@ -191,15 +195,19 @@ void Where::plan() const {
   else print_memory(schedule, packed.bytes(), param_bytes, json);
 }
 
-void Where::run() const {
+void Where::run() {
+  execution->apply(target, &threads, &compile);
+  strict = strict || compile.strict;
+  compile.strict = false;  // the report comes first
   if (memory || strategies || text) return plan();
   if (!dims.empty()) throw UsageError("--dim is for --memory, --strategies and --plan");
-  if (is_package(model) && Device::parse(target).backend() == "coreml") return predict();
+  if (is_package(model) && !execution->is_given() && Device::parse(target).backend() == "coreml") return predict();
   if (!function.empty()) throw UsageError("--function is for Core ML packages and --target coreml");
   // Of a compiled graph: what it says of the device that it was compiled for, unless another one is asked for.
-  DispatchReport report = target_option->count() == 0 && is_artifact(model)
-                              ? artifact_info(model).report
-                              : dispatch_report(load_model(model), Device::parse(target), compile);
+  DispatchReport report =
+      target_option->count() == 0 && !execution->is_given() && is_artifact(model)
+          ? artifact_info(model).report
+          : dispatch_report(execution->specialized(load_model(model)), Device::parse(target), compile);
   write_out(json ? report.json() + "\n" : nodes ? nodes_text(report) : text_of(report));
   size_t other = report.lines.size() - report.count(Verdict::native), missing = report.count(Verdict::missing);
   if (strict && other)
@@ -237,6 +245,7 @@ Subcommand add_where(CLI::App& rlx) {
       ->check(CLI::Range(1, 256));
   add_accuracy_options(*app, where->compile);
   add_split_options(*app, where->compile);
+  where->execution.emplace(*app);
   app->add_option("--function", where->function, "of a Core ML package with several")->type_name("NAME");
   app->footer(
       R"(native: the device has a kernel for the node; composed: it is made of ops that the device has; rewritten: it runs in
@@ -251,6 +260,7 @@ Examples:
   rlx where all-MiniLM-L6-v2 --strategies --dim B=1 --dim S=128 --threads 2
   rlx where all-MiniLM-L6-v2 --plan --dim B=1 --dim S=128
   rlx where model.rlx --target coreml --json
+  rlx where all-MiniLM-L6-v2 --execution profile.toml:decode
   rlx where minilm.rlxc                                  # as `rlx compile` left it
   rlx where Model.mlpackage --target coreml:ane --nodes)");
   return {app, [where] { where->run(); }};

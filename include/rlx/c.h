@@ -77,8 +77,8 @@ typedef enum rlx_log_level {
 /* Gets one message, without a newline at its end, on whichever thread says it, several at once. It must not call
    rlx_log_set_sink; what is said while it runs, on its thread, goes to standard error. */
 typedef void (*rlx_log_sink)(void* context, rlx_log_level level, const char* message);
-/* Sends messages to `sink`; NULL: to standard error, as before the first call. When it returns, no thread is in the sink
-   of before. */
+/* Sends messages to `sink`; NULL: to standard error, as before the first call. When it returns, no thread is in the
+   sink of before. */
 rlx_status rlx_log_set_sink(rlx_log_sink sink, void* context, rlx_error** error);
 /* The level up to which messages are made, an rlx_log_level; at first RLX_LOG_WARNING, or what the environment variable
    RLX_LOG says. */
@@ -299,6 +299,22 @@ rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rl
    without a prediction. `numbers` are for the symbols, as "B=1 S=128", or NULL. `options` may be NULL. */
 rlx_status rlx_predict_devices(const rlx_graph* graph, const char* numbers, int threads,
                                const rlx_compile_options* options, char** json, rlx_error** error);
+
+/* ---- what a graph is made of, and how it is to be executed ---- */
+/* The layers of a graph with their ops, params, shapes, flops and bytes moved, to be freed by rlx_text_free: as JSON
+   (docs/manifest.md describes it) with the format "json", as a picture with "svg". `numbers` are for the symbols, as
+   "B=1 S=128", or NULL; a picture needs one for each. */
+rlx_status rlx_graph_manifest(const rlx_graph* graph, const char* numbers, const char* format, char** text,
+                              rlx_error** error);
+/* The names of the phases of an execution profile, a file of TOML (docs/profiles.md), as a JSON array in the order of
+   the file, to be freed by rlx_text_free. The whole file is read and checked. */
+rlx_status rlx_profile_phases(const char* path, char** json, rlx_error** error);
+/* What a phase of it means on this machine, as JSON, to be freed by rlx_text_free: {"phase", "device", "passed_over",
+   "threads", "narrow", "shapes", "bounds", "compile": {"strict", "accuracy", "batch_invariant", "rounding",
+   "kernel_dispatch", "mode", "compute", "fallback", "placement"}, "cache", "context", "chunk"}. "device" is the first
+   one of the profile's that is available, "passed_over" says of those before it why they are not. `phase` may be NULL
+   where the profile has one phase or none. */
+rlx_status rlx_profile_options(const char* path, const char* phase, char** json, rlx_error** error);
 
 /* ---- compiled graphs ---- */
 /* On which of the device's processors each operation runs, as JSON, to be freed by rlx_text_free: {"predicted", "ops":
@@ -547,6 +563,75 @@ rlx_status rlx_coreml_check_model_size(const rlx_graph* graph, const char* const
    "has_neural_engine", "why_not"}; off Apple's systems the last one says so. */
 rlx_status rlx_coreml_chip(char** json, rlx_error** error);
 void rlx_text_free(char* text);
+
+/* ---- ML Programs of Core ML, op by op: rlx/mil_builder.h says what each call does ----
+   A value is a number that counts in its program. A call that fails leaves the program as it was. */
+typedef struct rlx_mil rlx_mil; /* freed by rlx_mil_free */
+typedef struct rlx_mil_options {
+  size_t struct_size;                                   /* sizeof(rlx_mil_options) */
+  int minimum_ios;                                      /* 15 to 18; 0: the oldest whose ops the program has */
+  const char *description, *author, *version, *license; /* may be NULL */
+} rlx_mil_options;
+/* `options` may be NULL. */
+rlx_status rlx_mil_create(const rlx_mil_options* options, rlx_mil** mil, rlx_error** error);
+/* Begins another function; as the first call it names the one that is there, "main". */
+rlx_status rlx_mil_function(rlx_mil* mil, const char* name, rlx_error** error);
+/* `type` as in the textual IR, "f32[1, S]"; `shapes` are the sizes of its symbols, "S=1..512", or NULL; `image` is
+   "rgb", "bgr" or "grayscale" for an input that is given as an image, or NULL. */
+rlx_status rlx_mil_input(rlx_mil* mil, const char* name, const char* type, const char* shapes, const char* image,
+                         int32_t* value, rlx_error** error);
+/* A tensor of f16 that is kept between predictions. */
+rlx_status rlx_mil_state(rlx_mil* mil, const char* name, const char* type, int32_t* value, rlx_error** error);
+/* Shares the tensor. `name` may be NULL. */
+rlx_status rlx_mil_constant(rlx_mil* mil, const rlx_tensor* tensor, const char* name, int32_t* value,
+                            rlx_error** error);
+/* The arguments of the op that rlx_mil_op adds next, each by the name that the op has for it: one value or, for
+   arguments that take several, as many; a tensor, which keeps its dtype; numbers, which take the dtype that the op
+   wants; text. */
+rlx_status rlx_mil_set_values(rlx_mil* mil, const char* parameter, const int32_t* values, size_t count,
+                              rlx_error** error);
+rlx_status rlx_mil_set_tensor(rlx_mil* mil, const char* parameter, const rlx_tensor* tensor, rlx_error** error);
+rlx_status rlx_mil_set_number(rlx_mil* mil, const char* parameter, double number, rlx_error** error);
+rlx_status rlx_mil_set_integer(rlx_mil* mil, const char* parameter, int64_t integer, rlx_error** error);
+rlx_status rlx_mil_set_integers(rlx_mil* mil, const char* parameter, const int64_t* integers, size_t count,
+                                rlx_error** error);
+rlx_status rlx_mil_set_flag(rlx_mil* mil, const char* parameter, int flag, rlx_error** error);
+rlx_status rlx_mil_set_text(rlx_mil* mil, const char* parameter, const char* text, rlx_error** error);
+rlx_status rlx_mil_set_texts(rlx_mil* mil, const char* parameter, const char* const* texts, size_t count,
+                             rlx_error** error);
+/* The types of the results of what is added next, a rlx_mil_op or a rlx_mil_begin_while, where they cannot be inferred:
+   as in the textual IR, with ';' between them. NULL for none. */
+rlx_status rlx_mil_set_types(rlx_mil* mil, const char* types, rlx_error** error);
+/* Adds an op with the arguments that were set, which are then forgotten, also if it is refused. Its results are the
+ *count values from *first on, of none that is -1; both pointers may be NULL. `name` may be NULL. */
+rlx_status rlx_mil_op(rlx_mil* mil, const char* op, const char* name, int32_t* first, size_t* count, rlx_error** error);
+/* A cond: what is added behind begin_cond is done if `pred` holds, what is added behind begin_else if not. Each call
+   ends the block before it with that block's results; those of the cond are values from *first on. */
+rlx_status rlx_mil_begin_cond(rlx_mil* mil, int32_t pred, const char* name, rlx_error** error);
+rlx_status rlx_mil_begin_else(rlx_mil* mil, const int32_t* values, size_t count, rlx_error** error);
+rlx_status rlx_mil_end_cond(rlx_mil* mil, const int32_t* values, size_t count, int32_t* first, rlx_error** error);
+/* A loop: behind begin_while stands its condition, behind begin_body what gives the next values. Each stores in *first
+   the first of the loop's vars, as that block sees them, and end_while the first of its results. */
+rlx_status rlx_mil_begin_while(rlx_mil* mil, const int32_t* values, size_t count, const char* name, int32_t* first,
+                               rlx_error** error);
+rlx_status rlx_mil_begin_body(rlx_mil* mil, int32_t condition, int32_t* first, rlx_error** error);
+rlx_status rlx_mil_end_while(rlx_mil* mil, const int32_t* values, size_t count, int32_t* first, rlx_error** error);
+/* Drops the innermost cond or loop that was begun, with all that is in it. */
+rlx_status rlx_mil_abandon(rlx_mil* mil, rlx_error** error);
+/* `name` may be NULL: the value's own. */
+rlx_status rlx_mil_output(rlx_mil* mil, int32_t value, const char* name, rlx_error** error);
+/* Its type as text, like rlx_graph_type; of what is no tensor of numbers as Apple's texts have it. */
+rlx_status rlx_mil_type(const rlx_mil* mil, int32_t value, char* buffer, size_t room, size_t* size, rlx_error** error);
+/* Its name in the program, which belongs to `mil`; NULL for a value that there is not. */
+const char* rlx_mil_name(const rlx_mil* mil, int32_t value);
+/* Checks the program as a whole and writes the package. Stores {"minimum_ios", "needed_by", "model_bytes",
+   "weight_bytes"} as JSON, to be freed by rlx_text_free, in *report, if that is not NULL. */
+rlx_status rlx_mil_write(const rlx_mil* mil, const char* path, char** report, rlx_error** error);
+/* The model as rlx_coreml_load would give it, without a file. `options` may be NULL. */
+rlx_status rlx_mil_load(const rlx_mil* mil, const rlx_coreml_options* options, rlx_coreml** model, rlx_error** error);
+/* What an op takes on that iOS, 15 to 18, as text to be freed by rlx_text_free: "clip(x, alpha, beta)". */
+rlx_status rlx_mil_signature(const char* op, int ios, char** text, rlx_error** error);
+void rlx_mil_free(rlx_mil* mil);
 
 /* ---- training ---- */
 /* A session that trains the params of `loss`, whose first output is a float scalar; docs/training.md. The `count`

@@ -29,6 +29,8 @@ struct CoremlFeature {
   std::vector<std::optional<int64_t>> shape = {};  ///< an absent extent is up to the caller
 };
 
+class PackageInMemory;
+
 /// The states by name: values that a model keeps from one prediction to the next.
 using CoremlState = std::map<std::string, Tensor>;
 
@@ -66,6 +68,8 @@ class CoremlModel {
  private:
   struct State;
   explicit CoremlModel(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  static CoremlModel of(std::shared_ptr<State> state);
+  friend CoremlModel coreml_model_of(PackageInMemory package, CoremlOptions options);
   std::shared_ptr<State> state_;
 };
 

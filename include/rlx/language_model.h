@@ -18,38 +18,13 @@
 
 #include "rlx/chat_template.h"
 #include "rlx/gguf.h"
+#include "rlx/models/rope.h"
+#include "rlx/models/transformer.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "rlx/tokenizer.h"
 
 namespace rlx {
-
-/// How the angles of rotary positions follow from the position, by the names that config.json has for them.
-///
-/// plain ("default"): pair i turns by theta^(-2i/d) radians per position. linear: positions divided by `factor` (Chen
-/// et al. 2023). dynamic: theta grows with the length (NTK-aware scaling). yarn: Peng et al. 2023. llama3: low
-/// frequencies divided by `factor`, those between low and high interpolated (Llama 3.1's model card). longrope: a
-/// factor for each pair, one for texts up to the original context and one for longer texts (Ding et al. 2024).
-enum class RopeScaling { plain, linear, dynamic, yarn, llama3, longrope };
-constexpr std::array<std::string_view, 6> names_of(RopeScaling) {
-  return {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
-}
-struct RopeConfig {
-  RopeScaling scaling = RopeScaling::plain;
-  double theta = 10000;
-  int64_t dims = 0;  ///< elements of a head that are rotated, the first ones
-  RopeStyle style = RopeStyle::neox;
-  double factor = 1;
-  int64_t original_context = 0;          ///< positions that the model was trained with before it was stretched
-  double attention_factor = 1;           ///< cosines and sines are multiplied by it (yarn, longrope)
-  double beta_fast = 32, beta_slow = 1;  ///< yarn
-  bool truncate = true;                  ///< yarn: the ramp's bounds are rounded to whole numbers
-  double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
-  /// longrope: a factor for each pair; the long ones are used once there are more tokens than `original_context`.
-  std::vector<double> short_factors = {}, long_factors = {};
-  /// Divisors of each pair's frequency, on top of all else, where the file brings them (GGUF's rope_freqs.weight).
-  std::vector<double> frequency_divisors = {};
-};
 
 /// What mixes the tokens of a layer: attention, whose caches grow with the text, or a recurrence, whose state has one
 /// size. mamba: Gu, Dao 2023. mamba2: Dao, Gu 2024. gated_delta_net: Yang, Kautz, Hatamizadeh 2024.
@@ -169,19 +144,14 @@ class DecoderBlocks {
   using WeightTypes = std::function<WeightType(const std::string& name)>;
   DecoderBlocks(Graph& graph, const LanguageModelConfig& config, WeightTypes types = {});
 
-  /// Where the new tokens begin, how many they are, and how many there are with them. All calls get the same: tables of
-  /// angles are made for the first.
-  struct Positions {
-    Value first;       ///< i32 scalar: the position of the first new token
-    Dim count, total;  ///< of new tokens; of all, the new ones included
-  };
+  /// All calls get the same: tables of angles are made for the first.
+  using Positions = SequencePositions;
   /// What one layer keeps of a text. Of attention keys and values, [1, kv_heads, capacity, head_dim], of f32, f16 or
   /// bf16: queries are rounded to the same dtype; scores, their softmax and the weighted sums are computed in f32. Of a
   /// recurrence the last inputs of its convolution, f32[1, kernel - 1, channels], and its state: f32[1, inner, state]
   /// of mamba, f32[1, heads, inner / heads, state] of mamba2, f32[1, heads, state, inner / heads] of gated_delta_net.
   /// Both are zeros before the first token.
-  struct Cache {
-    Value keys, values;
+  struct Cache : KeyValueCache {
     Value convolution = {}, state = {};
   };
 
@@ -224,10 +194,7 @@ class DecoderBlocks {
   CodeScales code_scales(const std::string& name, const WeightType& type, Dims dims);
   Value packed_product(Value x, const std::string& name, int64_t out, const WeightType& type);
   Value packed_rows(Value indices, const std::string& name, int64_t rows, int64_t width, const WeightType& type);
-  struct Angles {
-    Value cosines, sines;  // f32[n, rotary dims / 2]
-  };
-  Angles angles(bool is_local, const Positions& positions);
+  RopeTables angles(bool is_local, const Positions& positions);
   Value rms_norm(Value x, const std::string& name);
   Value shared_expert(Value x, const std::string& at);
   Value causal_convolution(Value x, const std::string& name, Value& last);
@@ -236,7 +203,8 @@ class DecoderBlocks {
   const LanguageModelConfig config_;
   WeightTypes types_;
   std::map<std::string, Value> params_;
-  std::array<std::optional<Angles>, 2> angles_;  // by config.rope, by config.local_rope: for the positions asked first
+  std::array<std::optional<RopeTables>, 2>
+      angles_;  // by config.rope, by config.local_rope: for the positions asked first
 };
 
 /// One step of a decoder, for any number of new tokens. Symbols: n new tokens, `total` tokens with them, `capacity`

@@ -1,5 +1,6 @@
-// Models: a builder that knows how layers are called in weight files, the encoders BERT and ModernBERT on top of it,
-// and what their folders are made into: sentences' vectors, logits of masked tokens and of classes.
+// Models: the builder and the blocks that they are made of (rlx/models/), the encoders BERT and ModernBERT on top of
+// them, and what their folders are made into: sentences' vectors, logits of masked tokens and of classes.
+// docs/models.md shows how a model is built of blocks.
 #pragma once
 
 #include <array>
@@ -9,68 +10,16 @@
 #include <variant>
 #include <vector>
 
+#include "rlx/models/builder.h"
+#include "rlx/models/recurrent.h"
+#include "rlx/models/rope.h"
+#include "rlx/models/transformer.h"
+#include "rlx/models/vision.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "rlx/tokenizer.h"
 
 namespace rlx {
-
-/// Builds a model layer by layer. Params are named after the layer: `linear(x, "dense", 4)` within the scope "head"
-/// makes "head.dense.weight" and "head.dense.bias"; nodes carry the same names into reports and errors.
-class ModelBuilder {
- public:
-  explicit ModelBuilder(Graph& graph, DType dtype = f32) : graph_(graph), dtype_(dtype) {}
-  Graph& graph() const { return graph_; }
-
-  /// Runs `body` with `name` in front of all names.
-  template <class Body>
-  auto within(const std::string& name, Body body) {
-    struct Leave {
-      ModelBuilder& builder;
-      std::string outer;
-      ~Leave() { builder.prefix_ = outer, builder.graph_.set_scope(outer); }
-    } leave{*this, prefix_};
-    prefix_ = full_name(name);
-    graph_.set_scope(prefix_);
-    return body();
-  }
-
-  /// The param of that name, which is made by the first call.
-  Value param(const std::string& name, Dims dims);
-  /// Rows of a table [rows, width] by integer indices of any shape.
-  Value embedding(Value indices, const std::string& name, int64_t rows, int64_t width);
-  /// x wᵀ + b; weights stand as [out, in], as PyTorch writes them.
-  Value linear(Value x, const std::string& name, int64_t out, bool bias = true);
-  Value layer_norm(Value x, const std::string& name, double epsilon, bool bias = true);
-  Value rms_norm(Value x, const std::string& name, double epsilon);
-  /// x[n, channels, ...], each channel normalized: by the running statistics, or in `training` by those of the batch.
-  /// Then the running ones move by `momentum` towards them (the variance towards that of a sample, as in PyTorch):
-  /// `output_written` declares what they become. Params: weight, bias, running_mean, running_var.
-  Value batch_norm(Value x, const std::string& name, bool training, double momentum = 0.1, double epsilon = 1e-5);
-  /// Outputs what params become that layers write in training, to be called when the loss has been declared; gives
-  /// TrainConfig::written.
-  std::map<std::string, std::string, std::less<>> output_written();
-  /// x + body(x).
-  Value residual(Value x, const std::function<Value(Value)>& body) { return x + body(x); }
-
-  struct AttentionNames {
-    std::string query = "query", key = "key", value = "value", output = "dense";
-  };
-  /// Projections to packed heads, attention, and the output projection. `mask` may be absent.
-  Value self_attention(Value x, int64_t heads, Value mask, const AttentionNames& names, AttentionAttrs attrs = {});
-  /// Two linear layers with an activation between.
-  Value feed_forward(Value x, const std::string& up, const std::string& down, int64_t hidden, Activation activation);
-
- private:
-  std::string full_name(const std::string& name) const {
-    return prefix_.empty() ? name : name.empty() ? prefix_ : prefix_ + "." + name;
-  }
-  Graph& graph_;
-  DType dtype_;
-  std::string prefix_;
-  std::map<std::string, Value> params_;
-  std::vector<std::pair<std::string, Value>> written_;  // params by name, and what they become
-};
 
 struct BertConfig {
   int64_t vocab_size = 30522, hidden_size = 768, layers = 12, heads = 12, intermediate_size = 3072;

@@ -1,8 +1,8 @@
-// An op is a table entry. `OpSpec<A>` is what its author writes, with the attributes' own type; `define` erases
-// that type into the `OpDef` which everything else reads.
-//
-// A rule is a lambda. It may leave off trailing arguments that it does not need and return one thing or several.
-// The adaptors below are the only place that knows. What a rule throws arrives as an rlx::Error that names rule and op.
+// An op is a table entry. `OpSpec<A>` is what its author writes; `define` erases the attributes' type into the `OpDef`
+// which everything else reads. A rule is a lambda: the adaptors know which arguments it leaves off and what it returns.
+#ifndef RLX_TRANSFORM  // a library without transforms (cmake/choices.cmake) drops the rule that stands behind it
+#define RLX_TRANSFORM erased
+#endif
 #pragma once
 
 #include <sstream>
@@ -117,14 +117,14 @@ struct Rules {
     decltype(OpDef::save) erased;
     Save() = default;
     template <class F>
-    Save(F f) : erased([f](Values in, const Attrs& a) { return Many<Value>(call_with(f, in, a.as<A>())); }) {}
+    Save(F f) : RLX_TRANSFORM([f](Values in, const Attrs& a) { return Many<Value>(call_with(f, in, a.as<A>())); }) {}
   };
   struct Vjp {
     decltype(OpDef::vjp) erased;
     Vjp() = default;
     template <class F>
     Vjp(F f)
-        : erased([f](Values in, Values out, Values cts, const Attrs& a, const Transforms& t) {
+        : RLX_TRANSFORM([f](Values in, Values out, Values cts, const Attrs& a, const Transforms& t) {
             if constexpr (std::is_invocable_v<F, Values, Value, Value, const A&>)
               return Many<Value>(f(in, out[0], cts[0], a.as<A>()));
             else if constexpr (std::is_invocable_v<F, Values, Value, Value>) return Many<Value>(f(in, out[0], cts[0]));
@@ -136,7 +136,7 @@ struct Rules {
     Jvp() = default;
     template <class F>
     Jvp(F f)
-        : erased([f](Values in, Values tangents, const Attrs& a, const Transforms& t) {
+        : RLX_TRANSFORM([f](Values in, Values tangents, const Attrs& a, const Transforms& t) {
             return Many<Value>(call_with(f, in, tangents, a.as<A>(), t));
           }) {}
   };
@@ -146,7 +146,7 @@ struct Rules {
     Batch() = default;
     template <class F>
     Batch(F f)
-        : erased([f](Values in, const Mask& batched, const Attrs& a, const Transforms& t) {
+        : RLX_TRANSFORM([f](Values in, const Mask& batched, const Attrs& a, const Transforms& t) {
             if constexpr (std::is_invocable_v<F, Values, const A&>) return Many<Value>(f(in, a.as<A>()));
             else if constexpr (std::is_invocable_v<F, Values>) return Many<Value>(f(in));
             else return Many<Value>(call_with(f, in, batched, a.as<A>(), t));

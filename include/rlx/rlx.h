@@ -1,11 +1,15 @@
-// RLX, all of it: graphs and ops, sessions, files, models.
+// RLX, all of it: graphs and ops, sessions, files, models, Core ML. Not here are the C interfaces (rlx/c.h, and
+// rlx/backend.h for backends outside of the tree) and what stands beside the core (rlx/extras/: sparse matrices,
+// splats).
 #pragma once
 
 #include "rlx/artifact.h"
 #include "rlx/autodiff.h"
+#include "rlx/coreml.h"
 #include "rlx/coreml_model.h"
 #include "rlx/data.h"
 #include "rlx/device_speed.h"
+#include "rlx/execution_profile.h"
 #include "rlx/generation.h"
 #include "rlx/gguf.h"
 #include "rlx/graph_file.h"
@@ -15,12 +19,16 @@
 #include "rlx/log.h"
 #include "rlx/lora.h"
 #include "rlx/machine.h"
+#include "rlx/manifest.h"
 #include "rlx/metrics.h"
+#include "rlx/mil_builder.h"
 #include "rlx/models.h"
 #include "rlx/ops.h"
+#include "rlx/pipeline.h"
 #include "rlx/plugin.h"
 #include "rlx/png.h"
 #include "rlx/quantization.h"
 #include "rlx/session.h"
+#include "rlx/too_large.h"
 #include "rlx/train.h"
 #include "rlx/version.h"

@@ -92,16 +92,20 @@ rlx::NamedTensors values_in(const char* const* names, const rlx_tensor* const* p
 
 }  // namespace
 
+rlx::CoremlOptions rlx::c::coreml_options_from(const rlx_coreml_options* options) {
+  auto given = options_of(options);
+  CoremlOptions o;
+  o.function = text_or_empty(given.function), o.f32 = given.f32 != 0, o.threads = given.threads;
+  if (given.seeded) o.seed = given.seed;
+  return o;
+}
+
 extern "C" {
 
 rlx_status rlx_coreml_load(const char* path, const rlx_coreml_options* options, rlx_coreml** model, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(model, "model");
-    auto given = options_of(options);
-    rlx::CoremlOptions o;
-    o.function = text_or_empty(given.function), o.f32 = given.f32 != 0, o.threads = given.threads;
-    if (given.seeded) o.seed = given.seed;
-    result = new rlx_coreml{rlx::CoremlModel::load(required_text(path, "path"), std::move(o))};
+    result = new rlx_coreml{rlx::CoremlModel::load(required_text(path, "path"), coreml_options_from(options))};
   });
 }
 rlx_status rlx_coreml_description(rlx_coreml* model, const char** json, rlx_error** error) {

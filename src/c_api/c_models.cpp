@@ -1,10 +1,9 @@
-// The C ABI of tokenizers, sentence encoders and low-rank adapters; see rlx/c.h. Settings come as text in the form of
+// The C ABI of tokenizers and sentence encoders; see rlx/c.h. Settings come as text in the form of
 // attributes.
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "c_api/handles.h"
-#include "rlx/lora.h"
 #include "rlx/models.h"
 
 struct rlx_decode_stream {
@@ -15,10 +14,6 @@ struct rlx_encodings {
 };
 struct rlx_encoder {
   rlx::SentenceEncoder encoder;
-};
-struct rlx_lora {
-  rlx::Lora lora;
-  std::string json = {};
 };
 
 namespace {
@@ -49,13 +44,6 @@ struct PaddingText {
              field("pad_to_multiple_of", &PaddingText::pad_to_multiple_of), field("side", &PaddingText::side),
              field("id", &PaddingText::id), field("type_id", &PaddingText::type_id),
              field("token", &PaddingText::token));
-};
-struct LoraText {
-  std::vector<std::string> targets;
-  int64_t rank = 8;
-  double alpha = 8;
-  RLX_FIELDS(LoraText, field("targets", &LoraText::targets), field("rank", &LoraText::rank),
-             field("alpha", &LoraText::alpha));
 };
 
 /// Numbers of tokens and ids are i32.
@@ -310,62 +298,5 @@ rlx_status rlx_encoder_report(const rlx_encoder* encoder, char** json, rlx_error
   });
 }
 void rlx_encoder_free(rlx_encoder* encoder) { delete encoder; }
-
-// ---- low-rank adapters ----
-rlx_status rlx_lora_add(const rlx_graph* graph, const char* config, rlx_lora** lora, rlx_error** error) {
-  return guarded(error, [&] {
-    auto& result = required(lora, "lora");
-    const auto c = read_over(LoraText{}, required_text(config, "config"), "config");
-    result = new rlx_lora{rlx::add_lora(required(graph, "graph").graph, {c.targets, c.rank, c.alpha})};
-  });
-}
-rlx_status rlx_lora_graph(const rlx_lora* lora, rlx_graph** graph, rlx_error** error) {
-  return guarded(error, [&] {
-    auto& result = required(graph, "graph");
-    result = new rlx_graph{required(lora, "lora").lora.graph, {}};
-  });
-}
-rlx_status rlx_lora_describe(rlx_lora* lora, const char** json, rlx_error** error) {
-  return guarded(error, [&] {
-    auto& result = required(json, "json");
-    auto& l = required(lora, "lora");
-    nlohmann::ordered_json modules = nlohmann::ordered_json::array(), groups = nlohmann::ordered_json::array();
-    for (const rlx::Lora::Module& m : l.lora.modules)
-      modules.push_back(
-          {{"name", m.name}, {"weight", m.weight.name}, {"in", m.in}, {"out", m.out}, {"a", m.a}, {"b", m.b}});
-    for (const rlx::ParamGroup& g : l.lora.groups()) groups.push_back({{"params", g.params}, {"frozen", g.frozen}});
-    l.json = dumped({{"scale", l.lora.scale()}, {"modules", modules}, {"groups", groups}});
-    result = l.json.c_str();
-  });
-}
-rlx_status rlx_lora_initial(rlx_lora* lora, uint64_t seed, const char** made_names, rlx_tensor** made, size_t room,
-                            size_t* count, rlx_error** error) {
-  return guarded(error, [&] {
-    auto& l = required(lora, "lora");
-    store_named(l.lora.initial(seed), l.json, made_names, made, room, count);
-  });
-}
-rlx_status rlx_lora_load(rlx_lora* lora, const char* path, const char** made_names, rlx_tensor** made, size_t room,
-                         size_t* count, rlx_error** error) {
-  return guarded(error, [&] {
-    auto& l = required(lora, "lora");
-    store_named(rlx::load_lora(required_text(path, "path"), l.lora), l.json, made_names, made, room, count);
-  });
-}
-rlx_status rlx_lora_merge(rlx_lora* lora, const char* const* names, const rlx_tensor* const* params, size_t param_count,
-                          const char** made_names, rlx_tensor** made, size_t room, size_t* count, rlx_error** error) {
-  return guarded(error, [&] {
-    auto& l = required(lora, "lora");
-    store_named(rlx::merge_lora(l.lora, params_from(names, params, param_count)), l.json, made_names, made, room,
-                count);
-  });
-}
-rlx_status rlx_lora_save(const rlx_lora* lora, const char* path, const char* const* names,
-                         const rlx_tensor* const* params, size_t param_count, rlx_error** error) {
-  return guarded(error, [&] {
-    rlx::save_lora(required_text(path, "path"), required(lora, "lora").lora, params_from(names, params, param_count));
-  });
-}
-void rlx_lora_free(rlx_lora* lora) { delete lora; }
 
 }  // extern "C"

@@ -244,6 +244,8 @@ inline void hand_out(const rlx::PendingRun& begun, rlx_device_tensor** outputs, 
 }
 /// "B=1 S=128", by spaces or commas; NULL is none.
 rlx::Bindings bindings_from(const char* text);
+/// `options` may be null.
+rlx::CoremlOptions coreml_options_from(const rlx_coreml_options* options);
 /// With what the environment asks for; `options` may be null.
 rlx::CompileOptions compile_options_from(const rlx_compile_options* options);
 /// A text that rlx_text_free frees.

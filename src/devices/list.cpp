@@ -5,6 +5,7 @@
 #include "devices/coreml/device.h"
 #include "devices/mlx/device.h"
 #include "devices/simulated/device.h"
+#include "rlx_choices.h"
 
 namespace rlx {
 
@@ -12,25 +13,33 @@ namespace rlx {
 // has no wish (pick_best_device).
 std::vector<BackendEntry> built_in_backends() {
   return {
-      {"cpu", [](const Device&) { return std::shared_ptr<const Backend>(cpu::make_backend()); }},
-      {"cuda"},
-      {"rocm"},
-      {"metal"},
-      {"mlx",
-       [](const Device& device) { return std::shared_ptr<const Backend>(make_mlx_device(device)); },
-       {"lazy", "eager", "compiled"}},
-      {"tpu"},
-      {"coreml",
-       [](const Device& device) { return std::shared_ptr<const Backend>(make_coreml_device(device)); },
-       {"cpu", "gpu", "ane"}},
-      {"wgpu"},
-      {"loopback",
-       [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_loopback()); },
-       {},
-       1,
-       true},
-      {"tiny", [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_tiny()); }, {}, 1, true},
-      {"null", [](const Device&) { return std::shared_ptr<const Backend>(null::make_backend()); }},
+    {"cpu", [](const Device&) { return std::shared_ptr<const Backend>(cpu::make_backend()); }}, {"cuda"}, {"rocm"},
+        {"metal"},
+#if RLX_PART_MLX
+        {"mlx",
+         [](const Device& device) { return std::shared_ptr<const Backend>(make_mlx_device(device)); },
+         {"lazy", "eager", "compiled"}},
+#else
+        {"mlx"},
+#endif
+        {"tpu"},
+#if RLX_PART_COREML
+        {"coreml",
+         [](const Device& device) { return std::shared_ptr<const Backend>(make_coreml_device(device)); },
+         {"cpu", "gpu", "ane"}},
+#else
+        {"coreml"},
+#endif
+        {"wgpu"},
+#if RLX_PART_SIMULATED
+        {"loopback",
+         [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_loopback()); },
+         {},
+         1,
+         true},
+        {"tiny", [](const Device&) { return std::shared_ptr<const Backend>(simulated::make_tiny()); }, {}, 1, true},
+#endif
+        {"null", [](const Device&) { return std::shared_ptr<const Backend>(null::make_backend()); }},
   };
 }
 

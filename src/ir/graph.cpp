@@ -2,10 +2,12 @@
 #include "rlx/graph.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/growth_limit.h"
 #include "base/user_code.h"
 #include "ir/leaves.h"
+#include "ir/used_ops.h"
 #include "rlx/op_def.h"
 
 namespace rlx {
@@ -159,8 +161,27 @@ bool Subgraph::operator==(const Subgraph& o) const {
 }
 size_t hash_of(const Subgraph& g) { return g ? hash_of(*g) : 0; }
 
+// ---- ops that are used ----
+namespace {
+std::atomic<UsedOps*> noting{nullptr};
+}
+UsedOps::UsedOps() {
+  UsedOps* none = nullptr;
+  if (!noting.compare_exchange_strong(none, this)) fail(ErrorCode::internal, "used ops are being noted already");
+}
+UsedOps::~UsedOps() { noting = nullptr; }
+std::set<std::string_view> UsedOps::names() const {
+  std::scoped_lock lock(mutex_);
+  return names_;
+}
+void UsedOps::note(const OpDef& op) {
+  std::scoped_lock lock(mutex_);
+  names_.insert(op.name);
+}
+
 // ---- operands ----
 std::vector<Type> infer_types(const OpDef& op, Types operands, const Attrs& attrs) {
+  if (UsedOps* used = noting.load(std::memory_order_relaxed)) used->note(op);
   size_t least = 0, most = op.operands.size();
   for (std::string_view name : op.operands) {
     least += !name.ends_with("?") && !name.ends_with("...");

@@ -76,17 +76,11 @@ Value bert_encoder(ModelBuilder& b, Value ids, Value mask, Value token_types, co
     });
     return b.layer_norm(words + positions + types, "LayerNorm", c.layer_norm_epsilon);
   });
-  Value keep = convert(mask, boolean);
+  const AttentionContext context{.mask = convert(mask, boolean)};
+  TransformerLayerConfig layer = TransformerLayerConfig::bert(c.heads, c.intermediate_size, c.layer_norm_epsilon);
+  std::get<FeedForwardConfig>(layer.feed_forward).activation = c.activation;
   for (int64_t i = 0; i < c.layers; ++i)
-    x = b.within(text_of("encoder.layer.", i), [&] {
-      Value mixed = b.within("attention", [&] {
-        Value heads = b.within("self", [&] { return b.self_attention(x, c.heads, keep, {.output = ""}); });
-        Value projected = b.linear(heads, "output.dense", c.hidden_size);
-        return b.layer_norm(projected + x, "output.LayerNorm", c.layer_norm_epsilon);
-      });
-      Value out = b.feed_forward(mixed, "intermediate.dense", "output.dense", c.intermediate_size, c.activation);
-      return b.layer_norm(out + mixed, "output.LayerNorm", c.layer_norm_epsilon);
-    });
+    x = b.within(text_of("encoder.layer.", i), [&] { return transformer_layer(b, x, layer, context); });
   return x;
 }
 

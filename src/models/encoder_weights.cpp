@@ -10,25 +10,11 @@
 #include <vector>
 
 #include "models/language/limits.h"
-#include "rlx/element.h"
+#include "models/widened.h"
 #include "rlx/io.h"
 
 namespace rlx::encoders {
 namespace {
-
-/// Halves as f32, by a table of all of them.
-Tensor widened(const Tensor& t) {
-  std::vector<float> values(size_t{1} << 16);
-  for (size_t bits = 0; bits < values.size(); ++bits) values[bits] = static_cast<float>(decode_float(t.dtype(), bits));
-  Tensor wide = Tensor::uninitialized(f32, t.shape());
-  auto to = wide.mutable_values<float>();
-  for (size_t i = 0; i < to.size(); ++i) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, t.data() + 2 * i, 2);
-    to[i] = values[bits];
-  }
-  return wide;
-}
 
 /// Names, without the prefix, that an encoder may have beside what is read: heads for another use, and buffers.
 bool means_nothing(std::string_view name, bool is_bert, EncoderHead head) {
@@ -61,7 +47,7 @@ void bind_params(CompiledGraph& compiled, const std::string& folder, const Encod
     const SafetensorsFile::Entry* entry = weights.find(name);
     const bool is_half = entry && (entry->dtype == f16 || entry->dtype == bf16);
     const Tensor t = weights.tensor(name, is_half ? entry->dtype : param.type.dtype, shape);
-    compiled.set_param(param.name, is_half ? widened(t) : t);
+    compiled.set_param(param.name, is_half ? models::widened(t) : t);
     read.insert(name);
   }
   const bool has_graph_head = compiled.signature().outputs.at(0).name == "logits";

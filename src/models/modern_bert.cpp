@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "models/language/config_json_keys.h"
-#include "models/language/rotary.h"
 #include "rlx/models.h"
 
 namespace rlx {
@@ -111,62 +110,37 @@ ModernBertConfig ModernBertConfig::from_json(std::string_view text) {
   return c;
 }
 
-namespace {
-
-struct Angles {
-  Value cosines, sines;  // f32[S, width of a head / 2]
-};
-Angles angles_of(Graph& g, const Dim& length, int64_t head_dim, double theta) {
-  const Dims table = {length, Dim(head_dim / 2)};
-  Value frequencies =
-      g.constant(Tensor::of<float>({head_dim / 2}, language::rotary_frequencies({.theta = theta, .dims = head_dim})));
-  Value turned = broadcast_in_dim(iota(g, {f32, {length}}, 0), table, {0}) * broadcast_in_dim(frequencies, table, {1});
-  return {cos(turned), sin(turned)};
-}
-
-}  // namespace
-
 Value modern_bert_encoder(ModelBuilder& b, Value ids, Value mask, const ModernBertConfig& c) {
-  const int64_t width = c.hidden_size;
-  Graph& g = b.graph();
   const auto is_local = [&](int64_t layer) {
     return c.local.empty() ? layer % 3 != 0 : bool(c.local.at(static_cast<size_t>(layer)));
   };
   Value x = b.within("embeddings", [&] {
-    Value words = b.embedding(ids, "tok_embeddings", c.vocab_size, width);
+    Value words = b.embedding(ids, "tok_embeddings", c.vocab_size, c.hidden_size);
     return b.layer_norm(words, "norm", c.norm_epsilon, c.norm_bias);
   });
-  Value keep = convert(mask, boolean);
-  const std::string scope = g.scope();
-  g.set_scope("rope");
-  const Angles everywhere = angles_of(g, ids.dim(1), width / c.heads, c.theta),
-               near = angles_of(g, ids.dim(1), width / c.heads, c.local_theta);
-  g.set_scope(scope);
-  const RopeAttrs turns{.heads = c.heads, .layout = AttentionLayout::packed};
-  for (int64_t i = 0; i < c.layers; ++i)
-    x = b.within(text_of("layers.", i), [&] {
-      // The first layer reads what the embeddings' norm has made.
-      Value read = i == 0 ? x : b.layer_norm(x, "attn_norm", c.norm_epsilon, c.norm_bias);
-      Value mixed = b.within("attn", [&] {
-        Value all = b.linear(read, "Wqkv", 3 * width, c.attention_bias);
-        const Angles& table = is_local(i) ? near : everywhere;
-        Value q = rope(slice_axis(all, 2, 0, width), table.cosines, table.sines, turns);
-        Value k = rope(slice_axis(all, 2, width, 2 * width), table.cosines, table.sines, turns);
-        AttentionAttrs attrs{.heads = c.heads, .layout = AttentionLayout::packed, .mask = AttentionMask::key_padding};
-        if (is_local(i)) attrs.window = c.reach;
-        Value heads = attention(q, k, slice_axis(all, 2, 2 * width, 3 * width), keep, attrs);
-        return b.linear(heads, "Wo", width, c.attention_bias);
-      });
-      x = x + mixed;
-      Value more = b.layer_norm(x, "mlp_norm", c.norm_epsilon, c.norm_bias);
-      Value added = b.within("mlp", [&] {
-        const int64_t wide = c.intermediate_size;
-        Value both = b.linear(more, "Wi", 2 * wide, c.feed_forward_bias);
-        Value h = activate(slice_axis(both, 2, 0, wide), c.activation) * slice_axis(both, 2, wide, 2 * wide);
-        return b.linear(h, "Wo", width, c.feed_forward_bias);
-      });
-      return x + added;
-    });
+  const auto angles = [&](double theta) {
+    return rope_tables(b.graph(), {.theta = theta, .dims = c.hidden_size / c.heads}, {.count = ids.dim(1)});
+  };
+  AttentionContext everywhere{.mask = convert(mask, boolean), .rope = angles(c.theta)}, near = everywhere;
+  near.rope = angles(c.local_theta);
+  const TransformerLayerConfig each{
+      .attention = {.heads = c.heads,
+                    .bias = c.attention_bias,
+                    .output_bias = c.attention_bias,
+                    .names = {.scope = "attn", .output = "Wo", .packed = "Wqkv"}},
+      .feed_forward = FeedForwardConfig{.hidden = c.intermediate_size,
+                                        .activation = c.activation,
+                                        .bias = c.feed_forward_bias,
+                                        .names = {.down = "Wo", .packed = "Wi"}},
+      .norm = {.kind = TokenNorm::layer_norm, .epsilon = c.norm_epsilon, .bias = c.norm_bias},
+      .names = {.attention_norm = "attn_norm", .feed_forward_norm = "mlp_norm"}};
+  for (int64_t i = 0; i < c.layers; ++i) {
+    TransformerLayerConfig layer = each;
+    if (i == 0) layer.names.attention_norm = "";  // it reads what the embeddings' norm has made
+    if (is_local(i)) layer.attention.window = c.reach + 1;
+    x = b.within(text_of("layers.", i),
+                 [&] { return transformer_layer(b, x, layer, is_local(i) ? near : everywhere); });
+  }
   return b.layer_norm(x, "final_norm", c.norm_epsilon, c.norm_bias);
 }
 

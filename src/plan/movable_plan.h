@@ -72,8 +72,9 @@ class MovablePlan {
   /// what views among its operands look at); and those on which its place depends (these and, if it may be a view, its
   /// users').
   std::vector<SymbolSet> attrs_have_, prepared_for_, placed_for_;
-  /// By node that has symbols, the first one that is the same op of operands of the same types with the same attributes:
-  /// in layers that repeat, whose types and attributes are then found once for all of them. Else the node itself.
+  /// By node that has symbols, the first one that is the same op of operands of the same types with the same
+  /// attributes: in layers that repeat, whose types and attributes are then found once for all of them. Else the node
+  /// itself.
   std::vector<size_t> alike_;
   Affected affected_;                     // by the symbols that were asked for last
   std::vector<StepSource> sources_;       // by step

@@ -84,6 +84,7 @@ typedef struct objects {
   rlx_quantization* quantization;
   rlx_coreml* coreml;
   rlx_coreml_state* state;
+  rlx_mil* mil; /* values: 0 an input f32[2, 3], 1 a bool[], 2 an output */
   rlx_tokenizer* tokenizer;
   rlx_chat_template* chat_template; /* NULL if RLX was built without */
   rlx_decode_stream* decode_stream;
@@ -111,7 +112,7 @@ static const char *kShiftName[] = {"shift", NULL}, *kShiftType[] = {"f32[2]", NU
 static const char *kWName[] = {"w", NULL}, *kXName[] = {"x", NULL}, *kTotalName[] = {"total", NULL};
 static char folder[] = "/tmp/rlx-test-XXXXXX";
 static char package_path[64], checkpoint_path[64], graph_path[64], written_path[64], vocabulary_path[64],
-    adapter_path[64], artifact_path[64], gguf_path[64], state_path[64], language_model_path[64];
+    adapter_path[64], artifact_path[64], gguf_path[64], state_path[64], language_model_path[64], profile_path[64];
 static const char* kLoraNames[] = {"w", "w.lora_A.weight", "w.lora_B.weight"};
 static const int64_t kIdsDims[] = {1, 2}, kTokenIds[] = {2, 5};
 static const int32_t kPromptIds[] = {2, 5};
@@ -157,6 +158,18 @@ static objects make_objects(void) {
   OK(rlx_state_save(o.kept, state_path, &error));
   OK(rlx_coreml_load(package_path, NULL, &o.coreml, &error));
   OK(rlx_coreml_make_state(o.coreml, &o.state, &error));
+  int32_t mil_values[3];
+  size_t mil_count;
+  rlx_tensor* yes;
+  const unsigned char one = 1;
+  OK(rlx_mil_create(NULL, &o.mil, &error));
+  OK(rlx_mil_input(o.mil, "in", "f32[2, 3]", NULL, NULL, &mil_values[0], &error));
+  OK(rlx_tensor_create("bool", NULL, 0, &one, 1, &yes, &error));
+  OK(rlx_mil_constant(o.mil, yes, "yes", &mil_values[1], &error));
+  rlx_tensor_free(yes);
+  OK(rlx_mil_set_values(o.mil, "x", mil_values, 1, &error));
+  OK(rlx_mil_op(o.mil, "relu", "out", &mil_values[2], &mil_count, &error));
+  OK(rlx_mil_output(o.mil, mil_values[2], NULL, &error));
   const rlx_buffer text = {"a cat", 5};
   const char* made_names[2];
   rlx_tensor* adapter[2];
@@ -203,6 +216,7 @@ static void free_objects(objects* o) {
   rlx_device_tensor_free(o->there);
   rlx_device_tensor_free(o->w_there);
   rlx_device_tensor_free(o->half_there);
+  rlx_mil_free(o->mil);
   rlx_coreml_state_free(o->state);
   rlx_coreml_free(o->coreml);
   rlx_quantization_free(o->quantization);
@@ -337,6 +351,8 @@ static void make_files(void) {
   snprintf(checkpoint_path, sizeof checkpoint_path, "%s/checkpoint.safetensors", folder);
   snprintf(graph_path, sizeof graph_path, "%s/graph.rlx", folder);
   snprintf(state_path, sizeof state_path, "%s/state.safetensors", folder);
+  snprintf(profile_path, sizeof profile_path, "%s/profile.toml", folder);
+  write_file(folder, "profile.toml", "device = \"cpu\"\n[phase.decode]\nthreads = 1\n");
   snprintf(written_path, sizeof written_path, "%s/written", folder);
   OK(rlx_graph_parse(kStep, strlen(kStep), &step, &error));
   OK(rlx_coreml_write(package_path, step, NULL, NULL, 0, &options, NULL, &error));

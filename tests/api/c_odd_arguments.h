@@ -20,6 +20,7 @@ static rlx_training* made_training;
 static rlx_quantization* made_quantization;
 static rlx_coreml* made_coreml;
 static rlx_coreml_state* made_state;
+static rlx_mil* made_mil;
 static rlx_state* made_kept;
 static rlx_tokenizer* made_tokenizer;
 static rlx_chat_template* made_chat_template;
@@ -57,7 +58,7 @@ static const char *no_texts[] = {NULL, NULL}, *odd_texts[] = {"\xff", NULL};
 static const rlx_tensor* no_tensors[] = {NULL, NULL};
 static const rlx_device_tensor* no_device_tensors[] = {NULL, NULL};
 static const uint8_t one_byte[] = {1}, odd_bytes[] = {255};
-static const int32_t kIds[] = {5};
+static const int32_t kIds[] = {5}, kMilIds[] = {0};
 static const float kLogits[] = {0.5f};
 static const rlx_buffer text_memory = {"a cat", 5};
 static float in_numbers[6], out_numbers[4];
@@ -82,7 +83,7 @@ static int has_results(void) {
   return made_graph || made_session || made_compiled || made_training || made_quantization || made_coreml ||
          made_state || made_kept || made_text || made_json || made_tensors[0] || made_tokenizer || made_chat_template ||
          made_encodings || made_encoder || made_gguf || made_lora || made_language_model || made_sequence ||
-         made_sampler || made_generator || made_device_tensors[0] || made_event || made_run;
+         made_sampler || made_generator || made_mil || made_device_tensors[0] || made_event || made_run;
 }
 static void after(rlx_status status, enum asked asked, int has_error) {
   const char* message = error ? rlx_error_message(error) : "";
@@ -115,6 +116,7 @@ static void free_results(void) {
   rlx_quantization_free(made_quantization);
   rlx_coreml_free(made_coreml);
   rlx_coreml_state_free(made_state);
+  rlx_mil_free(made_mil);
   rlx_state_free(made_kept);
   rlx_tokenizer_free(made_tokenizer);
   rlx_chat_template_free(made_chat_template);
@@ -132,7 +134,7 @@ static void free_results(void) {
   made_tokenizer = NULL, made_chat_template = NULL, made_decode_stream = NULL, made_encodings = NULL;
   made_encoder = NULL, made_lora = NULL, made_gguf = NULL, made_kept = NULL;
   error = NULL, made_graph = NULL, made_session = NULL, made_compiled = NULL, made_training = NULL;
-  made_quantization = NULL, made_coreml = NULL, made_state = NULL, made_text = NULL, made_json = NULL;
+  made_quantization = NULL, made_coreml = NULL, made_state = NULL, made_text = NULL, made_json = NULL, made_mil = NULL;
   memset(made_tensors, 0, sizeof made_tensors);
 }
 static int finish(int functions, int calls) {

@@ -94,8 +94,15 @@ VALID = {
     "rlx_compile_text.text": "kShifted", "rlx_compile_text.size": "strlen(kShifted)", "rlx_compile_text.names": "kShiftName",
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
     "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
-    "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
+    "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "bytes": "&made_bytes", "limit": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
     "rlx_compiled_placement.json": "&made_text", "rlx_log_set_sink.sink": "ignore_message", "most": "1",
+    "mil": "o.mil", "->rlx_mil": "&made_mil", "shapes": "NULL", "image": "NULL", "int32_t* value": "&made_id", "int32_t value": "2", "first": "&made_id",
+    "parameter": '"x"', "const int32_t* values": "kMilIds", "number": "0.5", "integer": "1", "integers": "kXDims", "flag": "1", "pred": "1",
+    "condition": "1", "rlx_mil_set_text.text": '"same"', "rlx_mil_set_types.types": '"f32[2]"', "ios": "18", "rlx_mil_signature.text": "&made_text",
+    "rlx_mil_state.type": '"f16[2]"', "rlx_mil_write.path": "written_package", "rlx_mil_type.size": "&made_size",
+    "format": '"json"', "rlx_graph_manifest.text": "&made_text",
+    "rlx_profile_phases.path": "profile_path", "rlx_profile_phases.json": "&made_text", "phase": '"decode"',
+    "rlx_profile_options.path": "profile_path", "rlx_profile_options.json": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count
@@ -105,7 +112,9 @@ OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too
     run:rlx_compiled_run_async_with_state extents:rlx_compiled_new_state size:rlx_state_type
     size:rlx_graph_type size:rlx_graph_signature_type size:rlx_compiled_type ranges:rlx_quantization_initial truncation padding compile
     metadata settings dtype:rlx_gguf_tensor made:rlx_sampler_chances size:rlx_generator_next size:rlx_tokenizer_decode size:rlx_tokenizer_id_to_token
-    numbers model_bytes weight_bytes size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
+    numbers phase model_bytes weight_bytes size:rlx_decode_stream_put size:rlx_decode_stream_finish size:rlx_chat_template_apply size:rlx_encodings_token
+    shapes image name:rlx_mil_constant name:rlx_mil_op name:rlx_mil_begin_cond name:rlx_mil_begin_while name:rlx_mil_output first:rlx_mil_op
+    report:rlx_mil_write size:rlx_mil_type
     """.split())
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}
@@ -115,7 +124,11 @@ FAILS_WHEN_VALID = {"rlx_compiled_placement", "rlx_export_int8", "rlx_load_plugi
                     "rlx_chat_template_apply", "rlx_language_model_chat_template"}
 # These belong to a rule that the library has called, and are tested within one (c_ops_test.c).
 WITHIN_RULES = {"rlx_error_create", "rlx_op_add_result", "rlx_kernel_parallel_for"}
-PREPARE = {"rlx_training_step_accumulated": "OK(rlx_training_step(o.training, kXName, inputs, 1, 1, NULL, NULL, 0, &error));"}
+MIL_COND, MIL_WHILE = "OK(rlx_mil_begin_cond(o.mil, 1, NULL, &error));", "OK(rlx_mil_begin_while(o.mil, kMilIds, 1, NULL, &made_id, &error));"
+PREPARE = {"rlx_mil_op": 'OK(rlx_mil_set_values(o.mil, "x", kMilIds, 1, &error));', "rlx_mil_begin_else": MIL_COND, "rlx_mil_abandon": MIL_COND,
+           "rlx_mil_end_cond": MIL_COND + " OK(rlx_mil_begin_else(o.mil, kMilIds, 1, &error));", "rlx_mil_begin_body": MIL_WHILE,
+           "rlx_mil_end_while": MIL_WHILE + " OK(rlx_mil_begin_body(o.mil, 1, &made_id, &error));",
+           "rlx_training_step_accumulated": "OK(rlx_training_step(o.training, kXName, inputs, 1, 1, NULL, NULL, 0, &error));"}
 
 NUMBERS = {"size_t": ["0", "SIZE_MAX", "SIZE_MAX / 2 + 1", "SIZE_MAX - 7"], "int": ["-1", "2", "3", "INT_MAX", "INT_MIN"],
            "int64_t": ["-1", "INT64_MAX", "INT64_MIN"], "int32_t": ["-1", "INT32_MAX", "INT32_MIN"], "uint64_t": ["UINT64_MAX"], "double": ["NAN", "INFINITY", "-1", "1e308"]}

@@ -55,6 +55,11 @@ class Compile(ProgramTest):
                 self.assertIn("matmul", self.succeeds("where", self.out))
                 self.assertIn(f"compiled graph 'small' for {device}", self.succeeds("inspect", self.out))
 
+    def test_json_says_what_the_file_holds(self):
+        about = json.loads(self.succeeds("compile", self.graph, "--params", self.weights, "--json", "-o", self.out))
+        self.assertEqual(about, json.loads(self.succeeds("inspect", self.out, "--json")))
+        self.assertEqual((about["graph"], about["values"]), ("small", ["w"]))
+
     def test_params_may_be_left_out_and_given_later(self):
         self.succeeds("compile", self.graph, "--without-params", "-o", self.out)
         self.fails(1, r"params are not bound: 'w' \(f32\[3, 2\]\).*--params", "run", self.out, "--input", f"x={self.x}")

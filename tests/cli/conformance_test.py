@@ -3,11 +3,14 @@
 PyTorch), on damaged copies of them, and `rlx run` and `rlx inspect` on their packages."""
 
 import json
+import math
 import pathlib
 import shutil
+import struct
 import tarfile
 import tempfile
 import unittest
+import zlib
 
 from program import ROOT, ProgramTest, read_npy, rlx, write_npy
 
@@ -66,6 +69,44 @@ class Conformance(ProgramTest):
         model.write_bytes(model.read_bytes()[:-7])
         done = self.run_program("conformance", self.folder / "cases", code=1)
         self.assertIn("1 passed, 1 failed", done.stdout)
+
+    def classifier_case(self, **step):
+        """A case of an image classifier: the color whose sum over the picture is largest, blue being the first channel in the program."""
+        graph = self.file("picture.rlx", '''rlx 1
+graph @picture {
+  %0 = input() @"picture" : f32[1, 3, 2, 2]
+  %1 = reduce(%0) {kind = sum, axes = [2, 3]} : f32[1, 3]
+  %2 = softmax(%1) {axis = 1} : f32[1, 3]
+  return %2 @"scores"
+}
+''')
+        case = self.folder / "image_cases/a"
+        case.mkdir(parents=True, exist_ok=True)
+        labels = self.file("labels.txt", "blue\ngreen\nred\n")
+        self.succeeds("convert", graph, "-o", case / "model.mlpackage", "--image", "picture:bgr:0.01", "--classes", labels)
+        (case / "case.json").write_text(json.dumps({"precision": "fp32", "atol": 1e-6, "rtol": 1e-5, "fp16_inside": False, "steps": [step]}))
+        return case
+
+    def test_images_and_labels_are_judged(self):
+        red = bytes([200, 10, 30] * 4)  # RGB, 2 x 2
+        rows = b"".join(b"\0" + red[6 * y : 6 * y + 6] for y in range(2))
+        chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        png = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+        sums = [math.exp(4 * 0.01 * v) for v in (30, 10, 200)]  # blue, green, red
+        scores = [v / sum(sums) for v in sums]
+        for file in ("red.png", "red.npy"):
+            with self.subTest(file):
+                case = self.classifier_case(**{"in": {"picture": file}, "out": {"scores": "scores.npy"}, "label": "red"})
+                (case / "red.png").write_bytes(png)
+                write_npy(case / "red.npy", "|u1", [2, 2, 3], red)
+                write_npy(case / "scores.npy", "<f4", [1, 3], scores)
+                self.assertIn("1 passed, 0 failed", self.run_program("conformance", case.parent).stdout)
+        case = self.classifier_case(**{"in": {"picture": "red.png"}, "out": {}, "label": "green"})
+        done = self.run_program("conformance", case.parent, code=1)
+        self.assertIn("the label is 'red', expected is 'green'", done.stdout)
+        write_npy(case / "scores.npy", "<f4", [1, 3], scores[::-1])
+        case = self.classifier_case(**{"in": {"picture": "red.png"}, "out": {"scores": "scores.npy"}})
+        self.assertIn("elements differ", self.run_program("conformance", case.parent, code=1).stdout)
 
     def test_nothing_to_judge_is_an_error(self):
         empty = self.folder / "empty"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`rlx detokenize`: ids to text, with what `rlx tokenize` prints as its input, and lines that are no ids."""
 
+import json
 import unittest
 
 from program import ProgramTest
@@ -22,6 +23,11 @@ class Detokenize(ProgramTest):
         ids = self.succeeds("tokenize", "--model", self.model, "-", stdin=lines)
         self.assertEqual(ids, "[2,4,5,6,7,3]\n[2,8,3]\n[2,3]\n[2,7,4,3]\n")
         self.assertEqual(self.detokenize("-", stdin=ids), lines)
+
+    def test_json_keeps_each_text_on_a_line(self):
+        self.assertEqual(self.detokenize("--json", "[4, 5]", "[8]"), '"hello world"\n"café"\n')
+        self.model = self.file("odd.txt", '[PAD]\n[UNK]\n[CLS]\n[SEP]\n"\n\\\n')
+        self.assertEqual([json.loads(line) for line in self.detokenize("--json", "[4, 5]").splitlines()], ['" \\'])
 
     def test_special_tokens_are_kept_only_if_asked_for(self):
         self.assertEqual(self.detokenize("[2, 4, 3]"), "hello\n")

@@ -47,6 +47,9 @@ class Generate(LanguageTest):
         ids = [LETTERS.index(c) for c in "abc"]
         for token in made["tokens"]:
             path = self.file("ids.json", json.dumps(ids))
+            likely = json.loads(self.succeeds("logits", "--model", self.model, "--tokens", path, "--json"))
+            self.assertEqual(sorted(likely, key=lambda row: -row["logit"]), likely)
+            self.assertEqual(set(likely[0]), {"token", "logit", "text"})
             table = self.succeeds("logits", "--model", self.model, "--tokens", path).splitlines()
             self.assertEqual(int(table[1].split()[0]), token)
             ids.append(token)

@@ -9,7 +9,7 @@ import unittest
 
 from program import PROGRAM, ROOT, ProgramTest, rlx
 
-SUBCOMMANDS = re.findall(r"(?m)^  (\w+)  ", rlx("--help").stdout.split("Subcommands:")[1].split("\n\n")[0])
+SUBCOMMANDS = re.findall(r"(?m)^  ([\w-]+)  ", rlx("--help").stdout.split("Subcommands:")[1].split("\n\n")[0])
 
 
 class Usage(ProgramTest):
@@ -21,6 +21,11 @@ class Usage(ProgramTest):
                 text = self.succeeds(name, "--help")
                 self.assertIn(f"Usage: rlx {name}", text)
                 self.assertTrue(name == "devices" or f"  rlx {name}" in text or f"| rlx {name}" in text, "no example")
+
+    def test_each_subcommand_that_reports_does_so_as_json_too(self):
+        for name in set(SUBCOMMANDS) - {"completion", "manual", "chat"}:  # scripts, pages, and what a person reads
+            with self.subTest(name):
+                self.assertIn("--json", self.succeeds(name, "--help"))
 
     def test_version_is_one_line(self):
         self.assertRegex(self.succeeds("--version"), r"^rlx \d+\.\d+\.\d+\n$")

@@ -14,6 +14,7 @@
 #include <iostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -94,6 +95,14 @@ void coreml_frontend() {
   check(outputs.size() == 1 && graph.inputs().size() == 1, "docs/coreml_frontend.md");
 }
 
+void coreml_builder() {
+  rlx::Tensor w = ramp({5, 4}), bias = ramp({5}), input = ramp({3, 4});
+#include "coreml_builder.inc"
+  check(report.minimum_ios == 15 && best[0].type_text() == "fp32[?, 2]" && values.size() == 1 &&
+            values[0].first == "best_0" && values[0].second.shape() == rlx::Shape{3, 2},
+        "docs/coreml.md");
+}
+
 /// A small model of random weights in the place of the one that is named, with a letter for each token.
 void generation_in_c() {
   namespace fs = std::filesystem;
@@ -121,10 +130,28 @@ void generation_in_c() {
   rlx_language_model_free(model);
 }
 
+void profiles() {
+  std::ofstream("profile.toml") << "device = \"cpu\"\n[phase.decode]\nshapes = {B = 2}\n";
+  rlx::Graph graph("exponential");
+  graph.output(rlx::exp(graph.input("x", rlx::f32, {rlx::Dim::symbol("B")})), "y");
+#include "profiles.inc"
+  check(compiled.signature().inputs[0].type == rlx::Type{rlx::f32, {2}}, "docs/profiles.md");
+}
+
+#include "pipelines.inc"
+
+void pipelines() {
+  rlx_register();
+  const rlx::Pipeline pipeline({{"x", rlx::Type{rlx::f32, {2}}}}, {{"scale", "{by = 3.0}"}});
+  const auto out = pipeline.run({{"x", rlx::Tensor::of<float>({2}, std::vector<float>{1, 2})}});
+  check(std::get<rlx::Tensor>(out.at("x")).values<float>()[1] == 6, "docs/pipelines.md");
+}
+
 }  // namespace
 
 int main() {
-  for (auto* part : {readme_training, runtime, training, training_data, quantization, coreml_frontend, generation_in_c})
+  for (auto* part : {readme_training, runtime, training, training_data, quantization, coreml_frontend, coreml_builder,
+                     generation_in_c, profiles, pipelines})
     part();
   return failures != 0;
 }

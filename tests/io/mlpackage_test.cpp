@@ -346,8 +346,9 @@ TEST_CASE("models of other kinds and messages without end are refused") {
   wire::Writer neural;
   neural.number(1, 4);
   neural.message(500, [](wire::Writer&) {});
-  CHECK(message_of([&] { mil::decode_model(bytes_of(neural.bytes())); }).find("a neural network (specification version 4)") !=
-        std::string::npos);
+  CHECK(message_of([&] {
+          mil::decode_model(bytes_of(neural.bytes()));
+        }).find("a neural network (specification version 4)") != std::string::npos);
   CHECK(message_of([&] { mil::decode_model({}); }).find("there is nothing in it") != std::string::npos);
 
   // Types in types: a list of lists of lists ...

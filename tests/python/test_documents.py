@@ -5,6 +5,7 @@ import contextlib
 import io
 import pathlib
 import re
+import warnings
 
 import numpy as np
 
@@ -112,6 +113,27 @@ def test_the_guide(tmp_path, monkeypatch):
                 else:
                     exec(compile(code, where, "exec"), names)
     assert out.getvalue() == "the sum is 6.0\n" and checked > 50 and len(blocks) > 20
+
+
+def test_manifests_and_profiles(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    head = rlx.Graph.parse("""rlx 1
+graph @f {
+  %0 = input() @"x" : f32[2, 3]
+  %1 = input() @"w" : f32[4, 3]
+  %2 = linear(%0, %1) @"head" : f32[2, 4]
+  return %2 @"y"
+}
+""")
+    found = run("docs/manifest.md", 0, {"rlx": rlx, "graph": head})["found"]
+    assert found.totals["flops"] == 2 * 2 * 3 * 4 and (tmp_path / "f.svg").read_text().startswith("<svg")
+    toml = (ROOT / "docs/profiles.md").read_text().split("```toml\n")[1].split("```")[0]
+    (tmp_path / "profile.toml").write_text(toml)
+    graph = rlx.Graph.parse('rlx 1\ngraph @g {\n  %0 = input() @"x" : f32[B, S]\n  %1 = exp(%0) : f32[B, S]\n  return %1 @"y"\n}\n')
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of the GPU that is not here
+        names = run("docs/profiles.md", 0, {"rlx": rlx, "f": rnp.tanh, "graph": graph})
+        assert names["profile"].phases == ("prefill", "decode") and names["profile"].settings("decode")["bounds"] == {"S": 2048}
 
 
 def test_gguf(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@
 #include "tools/bench/cases.h"
 #include "tools/device_option.h"
 #include "tools/encoder_options.h"
+#include "tools/execution_option.h"
 #include "tools/language_model_options.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
@@ -37,8 +38,9 @@ struct Bench {
   DType cache = f32;
   int threads = 1, iterations = 20;
   double budget_seconds = 6;
-  bool list = false, steps = false;
+  bool json = false, list = false, steps = false;
   CompileOptions compile = CompileOptions::from_environment();
+  std::optional<ExecutionOption> execution;
 };
 
 std::string usual_cases() {
@@ -51,6 +53,7 @@ std::string usual_cases() {
 }
 
 Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
+  app.add_flag("--json", json, "taken as elsewhere, and changes nothing: each line is JSON");
   app.add_flag("--list", list, "the usual cases, one name a line");
   app.add_option("--threads", threads, "threads to use (default 1; with 1 the process stays on one processor)")
       ->option_text("T")
@@ -65,6 +68,7 @@ Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
   add_device_option(app, device);
   add_accuracy_options(app, compile);
   add_split_options(app, compile);
+  execution.emplace(app);
   std::string footer = "Cases; any shape, the usual ones in brackets:\n";
   for (const BenchFamily& family : bench_families()) {
     std::string name(family.name), usual;
@@ -129,8 +133,8 @@ std::string ms_text(double ms) { return fixed_text(ms, 6); }  // to the nanoseco
 
 /// `c` and `result` outlive what is returned.
 std::function<void()> compiled_run(const BenchCase& c, const Session& session, const CompileOptions& options,
-                                   std::vector<Tensor>& result) {
-  const Graph graph = c.graph();
+                                   const ExecutionOption& execution, std::vector<Tensor>& result) {
+  const Graph graph = execution.specialized(c.graph());
   result.resize(graph.outputs().size());
   auto compiled = std::make_shared<CompiledGraph>(session.compile(graph, options));
   compiled->set_params(c.params);
@@ -165,7 +169,8 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
   const double first_cpu_begin = cpu_ms();
   const Tick begin = Tick::now();
   std::vector<Tensor> result;
-  const std::function<void()> run = c.start ? c.start(c, session, result) : compiled_run(c, session, compile, result);
+  const std::function<void()> run =
+      c.start ? c.start(c, session, result) : compiled_run(c, session, compile, *execution, result);
   run();
   const Tick first_end = Tick::now();
   const double first_cpu_ms = cpu_ms() - first_cpu_begin;  // before ms_since(), which measures the clock for a while
@@ -229,7 +234,10 @@ void Bench::run() const {
 Subcommand add_bench(CLI::App& rlx) {
   CLI::App* app = rlx.add_subcommand("bench", "Times workloads, one JSON line each");
   auto bench = std::make_shared<Bench>(*app);
-  return {app, [bench] { bench->run(); }};
+  return {app, [bench] {
+            bench->execution->apply(bench->device, &bench->threads, &bench->compile);
+            bench->run();
+          }};
 }
 
 }  // namespace rlx::tools

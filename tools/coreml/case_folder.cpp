@@ -11,6 +11,7 @@
 #include "rlx/element.h"
 #include "rlx/io.h"
 #include "tools/coreml/package_inputs.h"
+#include "tools/image_input.h"
 
 namespace rlx::tools {
 namespace fs = std::filesystem;
@@ -51,8 +52,9 @@ CaseFolder CaseFolder::read(const std::string& path) {
     if (j.contains("ops")) c.ops = j["ops"].get<std::map<std::string, int64_t>>();
     for (const json& step : j.at("steps"))
       c.steps.push_back({step.at("in").get<std::map<std::string, std::string>>(),
-                         step.at("out").get<std::map<std::string, std::string>>()});
-    if (std::all_of(c.steps.begin(), c.steps.end(), [](const CaseStep& step) { return step.out.empty(); }))
+                         step.at("out").get<std::map<std::string, std::string>>(), step.value("label", std::string())});
+    if (std::all_of(c.steps.begin(), c.steps.end(),
+                    [](const CaseStep& step) { return step.out.empty() && step.label.empty(); }))
       fail(ErrorCode::parse, "'", file, "' has no step with an output, so there is nothing to compare");
     for (const CaseStep& step : c.steps)
       for (const auto& files : {step.in, step.out})
@@ -129,6 +131,18 @@ bool holds_f16(const MlPackage& package) {
   }
   return false;
 }
+/// An array, or an image: a .png file, or bytes of height x width x channels.
+NamedTensor case_input(const std::string& name, const fs::path& file, const WantedInputs& wanted) {
+  const bool is_png = file.extension() == ".png";
+  Tensor given = is_png ? read_png(file.string()) : read_npy(file.string());
+  const auto found = wanted.find(name);
+  const bool takes_image = found != wanted.end() && found->second.white.has_value();
+  if (is_png && !takes_image)
+    fail(ErrorCode::invalid_argument, "the model has no image '", name, "' for the .png file");
+  if (takes_image && given.dtype() == u8 && (is_png || is_image_for(given, found->second.type)))
+    given = image_as_wanted(name, given, found->second, std::nullopt);
+  return {name, std::move(given)};
+}
 }  // namespace
 
 CaseResult run_case(const CaseFolder& given, const std::string& outputs, bool widen) {
@@ -140,11 +154,12 @@ CaseResult run_case(const CaseFolder& given, const std::string& outputs, bool wi
     if (!c.f16 && c.inside_unknown) c.f16 = holds_f16(MlPackage::open(package));
     CoremlModel model = CoremlModel::load(package, options);
     CoremlState state = model.make_state();
+    const WantedInputs wanted = wanted_by(model);
     std::string wrong;  // the first that is; the other steps go on, for who reads the outputs
     for (size_t s = 0; s < c.steps.size(); ++s) {
       std::vector<NamedTensor> inputs;
       for (const auto& [name, file] : c.steps[s].in)
-        inputs.emplace_back(name, read_npy((fs::path(c.path) / file).string()));
+        inputs.push_back(case_input(name, fs::path(c.path) / file, wanted));
       std::vector<NamedTensor> results = model.predict(as_wanted(model, inputs), &state);
       for (const auto& entry : c.steps[s].out) {
         const std::string &name = entry.first, &file = entry.second;
@@ -159,6 +174,12 @@ CaseResult run_case(const CaseFolder& given, const std::string& outputs, bool wi
         if (!d.ok)
           wrong = text_of(c.steps.size() > 1 ? text_of("step ", s, ", ") : "", "output '", name, "': ", d.worst);
       }
+      if (c.steps[s].label.empty() || !wrong.empty()) continue;
+      const std::optional<std::string> label = label_among(model, results);
+      if (!label)
+        wrong = text_of("step ", s, ": the label '", c.steps[s].label, "' is expected, and the model has none");
+      else if (*label != c.steps[s].label)
+        wrong = text_of("step ", s, ": the label is '", *label, "', expected is '", c.steps[s].label, "'");
     }
     return {wrong.empty(), wrong};
   } catch (const std::exception& e) {

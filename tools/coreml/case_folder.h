@@ -11,7 +11,8 @@
 namespace rlx::tools {
 
 struct CaseStep {
-  std::map<std::string, std::string> in, out;  ///< name of a feature -> .npy file
+  std::map<std::string, std::string> in, out;  ///< name of a feature -> file: .npy, or .png of an input
+  std::string label = {};                      ///< that a classifier is to choose; empty: any
 };
 /// What `case.json` in a folder says.
 struct CaseFolder {

@@ -137,7 +137,7 @@ Subcommand add_conformance(CLI::App& rlx) {
   app->add_flag("--f32", c.f32, "compute in f32 what a program computes in f16");
   app->footer(
       R"(An f32 case passes within its tolerance, an f16 case within its tight tolerance and the rounding of f16. Exit code 1 if any
-case failed, and if there is none.
+case failed, and if there is none. docs/conformance.md describes the folder of a case.
 
 Examples:
   rlx conformance cases

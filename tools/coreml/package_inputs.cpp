@@ -2,6 +2,7 @@
 #include "tools/coreml/package_inputs.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "rlx/element.h"
 
@@ -38,6 +39,35 @@ std::vector<NamedTensor> as_wanted(const CoremlModel& model, const std::vector<N
       if (f.name == name && tensor.dtype() != f.dtype && is_number(tensor.dtype()) && is_number(f.dtype))
         tensor = with_dtype(name, tensor, f.dtype);
   return all;
+}
+
+WantedInputs wanted_by(const CoremlModel& model) {
+  WantedInputs all;
+  const auto about = nlohmann::json::parse(model.description_json());
+  for (const CoremlFeature& f : model.inputs()) {
+    WantedInput wanted{{f.dtype, {}}, std::nullopt, false};
+    for (size_t i = 0; i < f.shape.size(); ++i)
+      wanted.type.dims.push_back(f.shape[i] ? Dim(*f.shape[i]) : Dim::symbol("n" + std::to_string(i)));
+    if (f.kind == "image") wanted.white = 255;
+    for (const auto& described : about.at("inputs"))
+      if (described.at("name") == f.name && described.contains("color_space"))
+        wanted.is_bgr = described.at("color_space") == "bgr";
+    all.emplace(f.name, std::move(wanted));
+  }
+  return all;
+}
+
+std::optional<std::string> label_among(const CoremlModel& model, const std::vector<NamedTensor>& results) {
+  std::vector<std::string> labels = model.labels();
+  if (labels.empty()) return std::nullopt;
+  auto described = nlohmann::json::parse(model.description_json());
+  auto predicted = described.at("predicted_feature").get<std::string>();
+  for (const auto& [name, tensor] : results) {
+    if (name != predicted || !is_integer(tensor.dtype()) || tensor.element_count() != 1) continue;
+    int64_t place = load_index(tensor, 0);
+    if (place >= 0 && place < static_cast<int64_t>(labels.size())) return labels[static_cast<size_t>(place)];
+  }
+  return std::nullopt;
 }
 
 }  // namespace rlx::tools

@@ -1,7 +1,9 @@
 // See the header.
 #include "tools/reference/command_line.h"
 
+#include <algorithm>
 #include <CLI/CLI.hpp>
+#include <string_view>
 
 namespace rlx::tools {
 namespace {
@@ -29,7 +31,7 @@ OptionReference reference_of(const CLI::Option& option) {
     made.value = option.get_option_text();
     if (made.value.empty()) made.value = option.get_type_name();
   }
-  if (made.value.ends_with(" ...")) made.value.resize(made.value.size() - std::string_view(" ...").size());
+  if (const size_t dots = made.value.rfind(" ..."); dots != std::string::npos) made.value.erase(dots);
   made.choices = choices_in(made.value);
   made.description = option.get_description();
   made.group = option.get_group();

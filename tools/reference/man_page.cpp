@@ -1,6 +1,7 @@
 // Manual pages as troff source: one of the program, one of each subcommand.
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "rlx/error.h"
 #include "rlx/version.h"

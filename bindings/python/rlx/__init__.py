@@ -28,6 +28,7 @@ from ._gguf import GGUFFile, PackedTensor, load_gguf, save_gguf
 from ._device import DeviceInfo, Transfers, device_infos, device_target, devices, load_plugin, transfers
 from ._graph import Graph, Session, State, artifact_graph, artifact_info, dispatch_report, load_compiled, predict_devices
 from ._native import Error, TracedValueError, __version__
+from ._profiles import ExecutionProfile, Manifest, manifest
 from ._torch import TorchModule, from_torch
 from ._jit import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, eval_shape, get_num_threads, jit,
                    set_num_threads)

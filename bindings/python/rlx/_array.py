@@ -67,7 +67,7 @@ class Trace:
                                      "insides; return the value and print the result"), "unsupported")
         prints = [p.of([self.lift(x) for x in p.arrays]) for p in prints]
         if self.token is not None:
-            from .debug import while_running
+            from ._prints import while_running
             self.token = while_running(prints, self.token)
         else:
             self.prints += prints

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from . import _dtypes, _graph, debug, tree
+from . import _dtypes, _graph, _prints, tree
 from ._array import Array, as_array, convert, current_trace, emit
 from ._native import Error, at_user_line
 from ._jit import Traced
@@ -134,7 +134,7 @@ def _printing_while_loop(cond_fun, body_fun, init, max_trips):
     if is_within:
         outer.token = token
     else:
-        debug.kept(token)
+        _prints.kept(token)
     return made
 
 
@@ -196,7 +196,7 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
     if body.prints:
         if not isinstance(length, int):
             raise Error(at_user_line(f"debug.print in a scan prints once for each step, and there are as many as the symbolic {length}"))
-        body.show(out[outs:], debug.Loop(length, bool(reverse)))
+        body.show(out[outs:], _prints.Loop(length, bool(reverse)))
     return tree.unflatten(structure, out[:n]), tree.unflatten(y_structure, out[n:outs])
 
 

@@ -106,7 +106,7 @@ class Traced:
         """What the graph gave behind its results; `when` is a condition, and what it must be."""
         if not self.prints:
             return
-        from .debug import show
+        from ._prints import show
         values = iter(values)
         prints = [p.of([next(values) for _ in p.arrays], loop) for p in self.prints]
         show(prints if when is None else [p.when(*when) for p in prints])

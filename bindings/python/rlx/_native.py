@@ -162,6 +162,11 @@ class CoremlWriteOptions(Structure):
                 ("features", c_char_p), ("nearest", c_int)]
 
 
+class MilOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("minimum_ios", c_int), ("description", c_char_p), ("author", c_char_p), ("version", c_char_p),
+                ("license", c_char_p)]
+
+
 class StepResultStruct(Structure):
     _fields_ = [("struct_size", c_size_t), ("loss", c_double), ("grad_norm", c_double), ("learning_rate", c_double),
                 ("loss_scale", c_double), ("step", c_int64), ("path", c_int), ("skipped", c_int)]
@@ -241,6 +246,9 @@ _SIGNATURES = {
     "rlx_compiled_submit": (c_int, [_p, POINTER(_p), c_size_t, POINTER(_p), c_size_t, POINTER(_p), _err]),
     "rlx_pick_best_device": (c_char_p, []),
     "rlx_predict_devices": (c_int, [_p, c_char_p, c_int, POINTER(CompileOptions), POINTER(_p), _err]),
+    "rlx_graph_manifest": (c_int, [_p, c_char_p, c_char_p, POINTER(_p), _err]),
+    "rlx_profile_phases": (c_int, [c_char_p, POINTER(_p), _err]),
+    "rlx_profile_options": (c_int, [c_char_p, c_char_p, POINTER(_p), _err]),
     "rlx_session_create": (c_int, [c_char_p, POINTER(SessionOptions), POINTER(_p), _err]),
     "rlx_session_free": (None, [_p]),
     "rlx_devices": (c_int, [POINTER(_p), _err]),
@@ -292,6 +300,35 @@ _SIGNATURES = {
     "rlx_coreml_chip": (c_int, [POINTER(_p), _err]),
     "rlx_compiled_placement": (c_int, [_p, POINTER(_p), _err]),
     "rlx_text_free": (None, [_p]),
+    "rlx_mil_create": (c_int, [POINTER(MilOptions), POINTER(_p), _err]),
+    "rlx_mil_function": (c_int, [_p, c_char_p, _err]),
+    "rlx_mil_input": (c_int, [_p, c_char_p, c_char_p, c_char_p, c_char_p, POINTER(c_int32), _err]),
+    "rlx_mil_state": (c_int, [_p, c_char_p, c_char_p, POINTER(c_int32), _err]),
+    "rlx_mil_constant": (c_int, [_p, _p, c_char_p, POINTER(c_int32), _err]),
+    "rlx_mil_set_values": (c_int, [_p, c_char_p, POINTER(c_int32), c_size_t, _err]),
+    "rlx_mil_set_tensor": (c_int, [_p, c_char_p, _p, _err]),
+    "rlx_mil_set_number": (c_int, [_p, c_char_p, c_double, _err]),
+    "rlx_mil_set_integer": (c_int, [_p, c_char_p, c_int64, _err]),
+    "rlx_mil_set_integers": (c_int, [_p, c_char_p, POINTER(c_int64), c_size_t, _err]),
+    "rlx_mil_set_flag": (c_int, [_p, c_char_p, c_int, _err]),
+    "rlx_mil_set_text": (c_int, [_p, c_char_p, c_char_p, _err]),
+    "rlx_mil_set_texts": (c_int, [_p, c_char_p, POINTER(c_char_p), c_size_t, _err]),
+    "rlx_mil_set_types": (c_int, [_p, c_char_p, _err]),
+    "rlx_mil_op": (c_int, [_p, c_char_p, c_char_p, POINTER(c_int32), POINTER(c_size_t), _err]),
+    "rlx_mil_begin_cond": (c_int, [_p, c_int32, c_char_p, _err]),
+    "rlx_mil_begin_else": (c_int, [_p, POINTER(c_int32), c_size_t, _err]),
+    "rlx_mil_end_cond": (c_int, [_p, POINTER(c_int32), c_size_t, POINTER(c_int32), _err]),
+    "rlx_mil_begin_while": (c_int, [_p, POINTER(c_int32), c_size_t, c_char_p, POINTER(c_int32), _err]),
+    "rlx_mil_begin_body": (c_int, [_p, c_int32, POINTER(c_int32), _err]),
+    "rlx_mil_end_while": (c_int, [_p, POINTER(c_int32), c_size_t, POINTER(c_int32), _err]),
+    "rlx_mil_abandon": (c_int, [_p, _err]),
+    "rlx_mil_output": (c_int, [_p, c_int32, c_char_p, _err]),
+    "rlx_mil_type": (c_int, [_p, c_int32, c_char_p, c_size_t, POINTER(c_size_t), _err]),
+    "rlx_mil_name": (c_char_p, [_p, c_int32]),
+    "rlx_mil_write": (c_int, [_p, c_char_p, POINTER(_p), _err]),
+    "rlx_mil_load": (c_int, [_p, POINTER(CoremlOptions), POINTER(_p), _err]),
+    "rlx_mil_signature": (c_int, [c_char_p, c_int, POINTER(_p), _err]),
+    "rlx_mil_free": (None, [_p]),
     "rlx_training_create": (c_int, [_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, c_char_p, POINTER(_p), _err]),
     "rlx_training_step": (c_int, [_p, POINTER(c_char_p), POINTER(_p), c_size_t, c_int, POINTER(StepResultStruct), POINTER(_p),
                                   c_size_t, _err]),

@@ -272,7 +272,7 @@ def vmap(f, in_axes=0, out_axes=0):
         results = _apply(traced.graph.batch(batched, size), fronted + traced.captured)
         outs = len(traced.out_types)
         if traced.prints:
-            from .debug import Loop
+            from ._prints import Loop
             if not isinstance(size, int):
                 raise Error(at_user_line(f"debug.print under vmap prints once for each example, and the batch has the symbolic extent {size}"))
             traced.show(results[outs:], Loop(size))

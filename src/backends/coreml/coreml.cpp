@@ -252,7 +252,19 @@ void define_symbols(Emitter& e, const Type& type, Var input) {
     if (!type.dims[d].is_static()) e.define(text_of(type.dims[d]), input, d);
 }
 
-/// Ranges or shapes of an array some of whose dims are symbols; what it is by default is the least or the first.
+/// Whether several inputs have lists of shapes, which iOS 18 is the first to take.
+bool has_several_lists(const Graph& g, const Interface& interface) {
+  size_t inputs = 0;
+  for (const Type& t : g.input_types())
+    inputs += std::any_of(t.dims.begin(), t.dims.end(), [&](const Dim& d) {
+      auto found = interface.sizes.find(text_of(d));
+      return !d.is_static() && found != interface.sizes.end() && !found->second.values.empty();
+    });
+  return inputs > 1;
+}
+
+}  // namespace
+
 void make_flexible(mil::Feature& feature, const Type& type, const Interface& interface) {
   auto sizes_of = [&](const Dim& d) {
     auto found = interface.sizes.find(text_of(d));
@@ -278,18 +290,13 @@ void make_flexible(mil::Feature& feature, const Type& type, const Interface& int
   }
 }
 
-/// Whether several inputs have lists of shapes, which iOS 18 is the first to take.
-bool has_several_lists(const Graph& g, const Interface& interface) {
-  size_t inputs = 0;
-  for (const Type& t : g.input_types())
-    inputs += std::any_of(t.dims.begin(), t.dims.end(), [&](const Dim& d) {
-      auto found = interface.sizes.find(text_of(d));
-      return !d.is_static() && found != interface.sizes.end() && !found->second.values.empty();
-    });
-  return inputs > 1;
+void make_flexible_image(mil::Feature& feature) {
+  auto size_of = [](const Shape& shape) { return Shape{shape.at(2), shape.at(3)}; };
+  feature.shape = size_of(feature.shape);
+  auto& [shapes, ranges] = feature.flexibility;
+  for (Shape& shape : shapes) shape = size_of(shape);
+  if (!ranges.empty()) ranges = {ranges.at(3), ranges.at(2)};
 }
-
-}  // namespace
 
 Target target(const Options& options) {
   Target whole{"coreml", [options](const Question& q) { return refusal_of(q, options, true); }};
@@ -341,16 +348,6 @@ Target whole_target(const Options& options) {
 }
 
 namespace {
-
-/// What is said of an array [1, channels, height, width] as an image's: [height, width], and ranges of width and
-/// height.
-void make_flexible_image(mil::Feature& feature) {
-  auto size_of = [](const Shape& shape) { return Shape{shape.at(2), shape.at(3)}; };
-  feature.shape = size_of(feature.shape);
-  auto& [shapes, ranges] = feature.flexibility;
-  for (Shape& shape : shapes) shape = size_of(shape);
-  if (!ranges.empty()) ranges = {ranges.at(3), ranges.at(2)};
-}
 
 /// An input that is an image: bytes of channels, scaled and moved as the graph wants them.
 Var image_input(Emitter& e, const Var& in, const Type& type, const Interface::Image& image, mil::Feature& feature) {

@@ -72,6 +72,12 @@ struct Translated {
 /// States are of f16, which is all that Core ML has.
 Translated translate(const Graph& legal, const Options& options = {}, const Interface& interface = {});
 
+/// Ranges or shapes of an array some of whose dims are symbols; what it is by default is the least or the first.
+void make_flexible(mil::Feature& feature, const Type& type, const Interface& interface);
+/// What is said of an array [1, channels, height, width] as an image's: [height, width], and ranges of width and
+/// height.
+void make_flexible_image(mil::Feature& feature);
+
 /// Fails where a dim of an input is neither a number nor a symbol alone, which is all that a package says of inputs.
 void check_open_inputs(const Graph& g);
 

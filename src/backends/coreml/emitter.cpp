@@ -170,6 +170,11 @@ Var Emitter::outside(F f) {
   return made;
 }
 
+Var Emitter::once(const std::string& key, const std::function<Var()>& f) {
+  if (auto found = once_.find(key); found != once_.end()) return found->second;
+  return once_.emplace(key, outside(f)).first->second;
+}
+
 Var Emitter::symbol_size(const std::string& symbol) {
   if (auto found = sizes_.find(symbol); found != sizes_.end()) return found->second;
   const Source& source = symbols_.at(symbol);
@@ -348,6 +353,11 @@ Var Emitter::cast(const Var& x, DType dtype) {
   return to;
 }
 Var Emitter::log(const Var& x) { return emit("log", {{"x", x}, {"epsilon", number(x.dtype, 0)}}, x.dtype, x.shape); }
+
+Var Emitter::matmul(const Var& x, const Var& y, bool transpose_x, bool transpose_y, Shape shape) {
+  return emit("matmul", {{"x", x}, {"y", y}, {"transpose_x", flag(transpose_x)}, {"transpose_y", flag(transpose_y)}},
+              x.dtype, std::move(shape));
+}
 
 Var Emitter::reshape(const Var& x, const Shape& shape) {
   if (x.shape == shape) return x;

@@ -2,6 +2,7 @@
 // shapes of what it emits; which operations stand for an op of ours is the lowerings' business.
 #pragma once
 
+#include <functional>
 #include <set>
 
 #include "io/mil.h"
@@ -80,6 +81,10 @@ class Emitter {
   /// 0, 1, ... below an extent, i32 [extent].
   Var counting(int64_t extent);
 
+  /// What `f` emits, in the outermost block, and once for all that ask with that key: it may read nothing but constants
+  /// and extents.
+  Var once(const std::string& key, const std::function<Var()>& f);
+
   // ---- operations ----
   Var emit(std::string_view type, const Arguments& arguments, DType dtype, Shape shape);
   std::vector<Var> emit_many(std::string_view type, const Arguments& arguments, std::vector<Var> results,
@@ -122,6 +127,8 @@ class Emitter {
   /// x itself if it has that dtype.
   Var cast(const Var& x, DType dtype);
   Var log(const Var& x);  ///< without the epsilon that the operation adds by default
+  /// The product of matrices, whose batches broadcast.
+  Var matmul(const Var& x, const Var& y, bool transpose_x, bool transpose_y, Shape shape);
 
   // Moving data.
   Var reshape(const Var& x, const Shape& shape);
@@ -159,6 +166,7 @@ class Emitter {
   std::map<std::string, Source> symbols_;
   std::vector<Dim> open_;             // the dim of the extent -1 - i
   std::map<std::string, Var> sizes_;  // of open extents and of symbols, by their texts, in the outermost block
+  std::map<std::string, Var> once_;   // by their keys, there too
   std::vector<Scope> scopes_;
   std::map<std::string, int, std::less<>> uses_;                         // of a name, by operations and results
   std::map<std::string, Var, std::less<>> widened_;                      // what an i32 was before its cast

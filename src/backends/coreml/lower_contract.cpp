@@ -42,12 +42,6 @@ Var grouped(Emitter& e, const Var& x, const Axes& batch, const Axes& first, cons
   return e.reshape(e.transpose(x, order), shape);
 }
 
-Var product(Emitter& e, const Var& x, const Var& y, bool transpose_x, bool transpose_y, Shape shape) {
-  return e.emit("matmul",
-                {{"x", x}, {"y", y}, {"transpose_x", e.flag(transpose_x)}, {"transpose_y", e.flag(transpose_y)}},
-                x.dtype, std::move(shape));
-}
-
 /// The products that the operation of that name has, its batch moved to the front; nothing for any other.
 std::optional<Var> einsum(Emitter& e, const Var& x, const Var& y, const DotAxes& axes) {
   if (!is_float(x.dtype) || x.dtype != y.dtype || x.shape.size() != y.shape.size()) return std::nullopt;
@@ -153,11 +147,11 @@ Lowered lower_dot(Lowering& l) {
   auto last = static_cast<int64_t>(x.shape.size()) - 1;
   if (axes.lhs_batch.empty() && axes.lhs_contract == Axes{last} && last > 0 && y.shape.size() == 2 &&
       axes.rhs_contract.size() == 1)
-    return {wrapped(e, product(e, x, y, false, axes.rhs_contract[0] == 1, l.shape()), l.result().dtype)};
+    return {wrapped(e, e.matmul(x, y, false, axes.rhs_contract[0] == 1, l.shape()), l.result().dtype)};
   if (auto summed = einsum(e, x, y, axes)) return {*summed};
   Var left = grouped(e, x, axes.lhs_batch, axes.lhs_free, axes.lhs_contract);
   Var right = grouped(e, y, axes.rhs_batch, axes.rhs_contract, axes.rhs_free);
-  Var r = product(e, left, right, false, false, {left.shape[0], left.shape[1], right.shape[2]});
+  Var r = e.matmul(left, right, false, false, {left.shape[0], left.shape[1], right.shape[2]});
   return {wrapped(e, e.reshape(r, l.shape()), l.result().dtype)};
 }
 
@@ -173,7 +167,7 @@ Lowered lower_linear(Lowering& l) {
   }
   Shape row = x.shape, shape = l.shape();
   if (row.size() == 1) row.insert(row.begin(), 1), shape.insert(shape.begin(), 1);
-  Var y = product(e, e.reshape(x, row), w, false, true, shape);
+  Var y = e.matmul(e.reshape(x, row), w, false, true, shape);
   if (biased) y = e.add(y, l.operand(2));
   return {e.reshape(y, l.shape())};
 }
@@ -190,7 +184,7 @@ Lowered lower_matmul(Lowering& l) {
   Shape batch = broadcast_shape(Shape(x.shape.begin(), x.shape.end() - 2), Shape(y.shape.begin(), y.shape.end() - 2));
   batch.push_back(x.shape[x.shape.size() - 2]);
   batch.push_back(y.shape.back());
-  return {e.reshape(product(e, x, y, false, false, batch), l.shape())};
+  return {e.reshape(e.matmul(x, y, false, false, batch), l.shape())};
 }
 
 Lowered lower_softmax(Lowering& l) {

@@ -1,14 +1,8 @@
-// Control flow, and attention where the opset has it. Blocks see the values around them, so what a sub-graph captures
-// is used by its outer name.
+// Control flow. Blocks see the values around them, so what a sub-graph captures is used by its outer name.
 #include "backends/coreml/lowerings.h"
-#include "rlx/element.h"
 #include "rlx/ops.h"
 
 namespace rlx::coreml {
-
-namespace {
-constexpr int64_t kMostMasked = int64_t{1} << 20;  // numbers of an attention's mask that stands in the package
-}
 
 namespace when {
 std::optional<std::string> can_scan(const Question& q) {
@@ -16,30 +10,7 @@ std::optional<std::string> can_scan(const Question& q) {
     if (t.rank() > 5) return "its results have more than 5 dims";
   return std::nullopt;
 }
-std::optional<std::string> can_attend(const Question& q) {
-  const auto& a = q.node.attrs.as<AttentionAttrs>();
-  if (a.layout != AttentionLayout::bhsd) return "the operation takes [B, H, S, D] only";
-  if (a.kv_heads && *a.kv_heads != a.heads) return "the operation wants as many heads of keys as of queries";
-  if (a.mask != AttentionMask::none) return "a query that sees no key is zero here, and undefined there";
-  if (q.operands[0].rank() != 4 || q.operands[1].dims.back() != q.operands[2].dims.back())
-    return "the operation wants rank 4, and values of the width of keys";
-  if (a.softcap) return "the operation has no soft cap";
-  if (a.causal || a.window) {
-    // A mask of numbers; one that leaves a query no key would give NaN.
-    const Dim queries = q.operands[0].dims.at(2), keys = q.operands[1].dims.at(2);
-    if (!queries.is_static() || !keys.is_static()) return "the mask of open sizes is computed";
-    if (queries.value() > keys.value()) return "a query that sees no key is zero here, and undefined there";
-    if (queries.value() * keys.value() > kMostMasked)
-      return text_of("the mask would hold ", queries.value() * keys.value(), " numbers in the package");
-  }
-  return is_float(q);
-}
 }  // namespace when
-
-std::optional<std::string> open::attention(const Question& q) {
-  if (q.operands[0].dims.back().is_static()) return std::nullopt;
-  return "the width of its keys";
-}
 
 namespace {
 
@@ -178,28 +149,6 @@ Lowered lower_scan(Lowering& l) {
   for (size_t i = carries; i < results.size(); ++i)
     if (l.dtype(i) == boolean) results[i] = e.cast(results[i], boolean);
   return results;
-}
-
-Lowered lower_attention(Lowering& l) {
-  Emitter& e = l.e;
-  const auto& a = l.attrs<AttentionAttrs>();
-  Var q = l.operand(0), k = l.operand(1), v = l.operand(2);
-  auto width = static_cast<double>(q.shape.back());
-  if (a.scale) q = e.mul(q, *a.scale * std::sqrt(width));  // the operation divides by the root itself
-  Arguments arguments{{"query", q}, {"key", k}, {"value", v}};
-  if (a.causal || a.window) {
-    const int64_t queries = q.shape[2], keys = k.shape[2];
-    Tensor mask(q.dtype, {1, 1, queries, keys});
-    size_t to = 0;
-    for (int64_t i = 0; i < queries; ++i)
-      for (int64_t j = 0; j < keys; ++j, ++to) {
-        const int64_t ahead = j - (keys - queries + i);
-        if ((a.causal && ahead > 0) || (a.window && std::abs(ahead) > *a.window))
-          store<double>(mask, to, -std::numeric_limits<double>::infinity());
-      }
-    arguments.emplace_back("attn_mask", e.constant(mask));
-  }
-  return {e.emit("scaled_dot_product_attention", arguments, q.dtype, l.shape())};
 }
 
 }  // namespace rlx::coreml

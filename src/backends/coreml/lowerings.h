@@ -142,6 +142,7 @@ std::optional<std::string> can_scatter(const Question&);
 std::optional<std::string> can_sort(const Question&);
 std::optional<std::string> can_scan(const Question&);
 std::optional<std::string> can_attend(const Question&);
+std::optional<std::string> can_attend_back(const Question&);
 std::optional<std::string> has_bits(const Question&);
 std::optional<std::string> can_bitcast(const Question&);
 std::optional<std::string> is_integer(const Question&);

@@ -1,6 +1,7 @@
 // Linear algebra by LAPACK: one kernel, called for each matrix of a stack; the matrices are split over threads.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
+#include "kernels/linalg/blas_library.h"
 #include "kernels/linalg/lapack.h"
 #include "rlx/ops.h"
 
@@ -63,7 +64,12 @@ struct MatrixOf {
 
 }  // namespace
 
+std::string when_lapack(const Question&) {
+  const kernels::BlasLibrary& blas = kernels::blas_library();
+  return blas.is_there ? "" : "LAPACK: " + blas.name;
+}
 std::string when_svd(const Question& q) {
+  if (std::string why_not = when_lapack(q); !why_not.empty()) return why_not;
   return q.node.attrs.as<FullAttrs>().full ? "full factors are completed from the reduced ones by qr" : "";
 }
 

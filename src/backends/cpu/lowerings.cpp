@@ -6,6 +6,7 @@
 
 #include "rlx/extras/splat.h"
 #include "rlx/ops.h"
+#include "rlx_choices.h"
 
 namespace rlx::cpu {
 
@@ -14,12 +15,14 @@ namespace rlx::cpu {
 
 namespace {
 
-const Lowering kLowerings[] = {
-#define RLX_ELEMENTWISE(name) {&op::name, when_elementwise, lower_elementwise, strided::any, Overwrites::any},
+// The rows of ops that were left out (RLX_OPS) name nothing, so that the linker drops their functions and kernels.
+#define RLX_ROW(name, ...) choices::has_op(#name) ? Lowering{&op::name, __VA_ARGS__} : Lowering{},
+constexpr Lowering kLowerings[] = {  // made by the compiler: code would name the dropped functions, too
+#define RLX_ELEMENTWISE(name) RLX_ROW(name, when_elementwise, lower_elementwise, strided::any, Overwrites::any)
     RLX_CPU_ELEMENTWISE(RLX_ELEMENTWISE)
 #undef RLX_ELEMENTWISE
-        {&op::elementwise_region, when_region, lower_region, strided::any, Overwrites::any},
-#define RLX_LOWERING(name, ...) {&op::name, __VA_ARGS__},
+        RLX_ROW(elementwise_region, when_region, lower_region, strided::any, Overwrites::any)
+#define RLX_LOWERING(name, ...) RLX_ROW(name, __VA_ARGS__)
 #include "backends/cpu/lowerings.def"
 };
 

@@ -156,6 +156,7 @@ std::string when_recurrent(const Question&);
 std::string when_lstm_layer_backward(const Question&);
 
 // lower_linalg.cpp
+std::string when_lapack(const Question&);
 std::string when_svd(const Question&);
 
 // lower_reference.cpp

@@ -9,6 +9,7 @@
 
 #include "base/lru_list.h"
 #include "devices/coreml/description.h"
+#include "devices/coreml/in_memory.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "rlx/element.h"
@@ -19,8 +20,16 @@ namespace {
 constexpr size_t kMostPlans = 32;
 constexpr int kMostAttempts = 10'000;
 
+/// Where a model comes from: a folder, or what a folder would hold.
+using Source = std::variant<MlPackage, PackageInMemory>;
+
 mlprogram::TensorOf reader_of(const MlPackage& package) {
   return [&package](const mil::Value& value) { return package.tensor(value); };
+}
+mlprogram::TensorOf reader_of(const Source& source) {
+  return [&source](const mil::Value& value) {
+    return std::visit([&](const auto& each) { return each.tensor(value); }, source);
+  };
 }
 
 CoremlFeature feature_of(const mil::NamedType& named, const mil::FunctionDescription* description, bool widen) {
@@ -99,10 +108,13 @@ struct SizedPlan {
 }  // namespace
 
 struct CoremlModel::State {
-  State(MlPackage p, CoremlOptions o)
-      : package(std::move(p)), options(std::move(o)), session(Device::cpu(), {options.threads}) {}
-  const mil::Model& model() const { return changed ? *changed : package.model(); }
-  MlPackage package;
+  State(Source s, CoremlOptions o)
+      : source(std::move(s)), options(std::move(o)), session(Device::cpu(), {options.threads}) {}
+  const mil::Model& model() const { return changed ? *changed : original(); }
+  const mil::Model& original() const {
+    return std::visit([](const auto& each) -> const mil::Model& { return each.model(); }, source);
+  }
+  Source source;
   CoremlOptions options;
   Session session;
   std::optional<mil::Model> changed;  // with other outputs than the package's
@@ -127,7 +139,7 @@ struct CoremlModel::State {
     mlprogram::LowerOptions o;
     o.function = function, o.f32 = options.f32, o.data = data, o.known = std::move(known);
     for (const auto& [name, tensor] : data) o.dims[name] = tensor.type().dims;
-    mlprogram::Lowered lowered = mlprogram::lower(model(), reader_of(package), o);
+    mlprogram::Lowered lowered = mlprogram::lower(model(), reader_of(source), o);
     CompiledGraph compiled = session.compile(lowered.graph);
     auto plan = std::make_shared<const SizedPlan>(SizedPlan{sizes, std::move(lowered), std::move(compiled)});
     std::lock_guard lock(mutex);
@@ -170,41 +182,44 @@ struct CoremlModel::State {
   }
 };
 
+CoremlModel CoremlModel::of(std::shared_ptr<State> state) {
+  if (state->options.all_values) state->changed = with_all_outputs(state->original(), state->options.function);
+  const mil::Model& model = state->model();
+  auto [name, function] = mlprogram::find_function(model, state->options.function);
+  state->function = name;
+  const mil::FunctionDescription* description = nullptr;
+  for (const mil::FunctionDescription& d : model.functions)
+    if (d.name == name) description = &d;
+  if (!description && model.functions.empty()) description = &model.main;
+  bool widen = state->options.f32;
+  state->random = draws(function.body());
+  for (const mil::NamedType& input : function.inputs)
+    (input.type.kind == mil::ValueType::Kind::state ? state->states : state->inputs)
+        .push_back(feature_of(input, description, widen));
+  if (description)
+    for (const mil::Feature& f : description->inputs) {
+      if (f.kind == mil::Feature::Kind::array) state->flexible[f.name] = f.flexibility;
+      if (f.kind == mil::Feature::Kind::image) state->flexible[f.name] = sizes_of_image(f);
+    }
+  if (description)
+    for (const mil::Feature& f : description->inputs)
+      if (f.optional && f.dtype && f.kind == mil::Feature::Kind::array)
+        state->defaults[f.name] = full(*f.dtype, f.shape, f.default_value.value_or(0));
+  auto types = declared_types(function);
+  for (const std::string& output : function.body().outputs) {
+    auto it = types.find(output);
+    if (it == types.end()) fail(ErrorCode::not_found, "the output '", output, "' is not defined");
+    state->outputs.push_back(feature_of({output, it->second}, description, widen));
+  }
+  return CoremlModel(std::move(state));
+}
+
 CoremlModel CoremlModel::load(const std::string& path, CoremlOptions options) {
   auto state = std::make_shared<State>(MlPackage::open(path), std::move(options));
-  with_context([&] { return text_of("loading '", path, "'"); },
-               [&] {
-                 if (state->options.all_values)
-                   state->changed = with_all_outputs(state->package.model(), state->options.function);
-                 const mil::Model& model = state->model();
-                 auto [name, function] = mlprogram::find_function(model, state->options.function);
-                 state->function = name;
-                 const mil::FunctionDescription* description = nullptr;
-                 for (const mil::FunctionDescription& d : model.functions)
-                   if (d.name == name) description = &d;
-                 if (!description && model.functions.empty()) description = &model.main;
-                 bool widen = state->options.f32;
-                 state->random = draws(function.body());
-                 for (const mil::NamedType& input : function.inputs)
-                   (input.type.kind == mil::ValueType::Kind::state ? state->states : state->inputs)
-                       .push_back(feature_of(input, description, widen));
-                 if (description)
-                   for (const mil::Feature& f : description->inputs) {
-                     if (f.kind == mil::Feature::Kind::array) state->flexible[f.name] = f.flexibility;
-                     if (f.kind == mil::Feature::Kind::image) state->flexible[f.name] = sizes_of_image(f);
-                   }
-                 if (description)
-                   for (const mil::Feature& f : description->inputs)
-                     if (f.optional && f.dtype && f.kind == mil::Feature::Kind::array)
-                       state->defaults[f.name] = full(*f.dtype, f.shape, f.default_value.value_or(0));
-                 auto types = declared_types(function);
-                 for (const std::string& output : function.body().outputs) {
-                   auto it = types.find(output);
-                   if (it == types.end()) fail(ErrorCode::not_found, "the output '", output, "' is not defined");
-                   state->outputs.push_back(feature_of({output, it->second}, description, widen));
-                 }
-               });
-  return CoremlModel(std::move(state));
+  return with_context([&] { return text_of("loading '", path, "'"); }, [&] { return of(std::move(state)); });
+}
+CoremlModel coreml_model_of(PackageInMemory package, CoremlOptions options) {
+  return CoremlModel::of(std::make_shared<CoremlModel::State>(std::move(package), std::move(options)));
 }
 
 const std::string& CoremlModel::function() const { return state_->function; }
@@ -221,7 +236,7 @@ std::vector<int64_t> CoremlModel::label_numbers() const {
   return state_->label_numbers;
 }
 std::string CoremlModel::description_json() const {
-  return description_of(state_->package.model(), state_->function)
+  return description_of(state_->original(), state_->function)
       .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
 }
 

@@ -207,6 +207,14 @@ std::vector<ItemPtr> closed_loop(Call& op, const std::vector<ItemPtr>& vars) {
   return results;
 }
 
+/// Whether the program declares that a var's size may change from trip to trip.
+bool has_open_vars(Call& op) {
+  const auto& inputs = op.op().blocks[1].inputs;
+  return std::any_of(inputs.begin(), inputs.end(), [](const mil::NamedType& input) {
+    return input.type.kind == mil::ValueType::Kind::tensor && !input.type.shape();
+  });
+}
+
 std::vector<ItemPtr> written_out_loop(Call& op, std::vector<ItemPtr> vars) {
   Scope& scope = op.scope();
   for (;;) {
@@ -246,11 +254,14 @@ MIL_OP(while_loop) {
   for (const mil::Block& b : op.op().blocks)
     if (&b == &op.op().blocks[1] && b.outputs.size() != vars.size())
       op.wrong("the body has ", b.outputs.size(), " outputs for ", vars.size(), " loop_vars");
-  if (!can_write_out(op.scope())) return Results(closed_loop(op, vars));
+  const bool can = can_write_out(op.scope());
   try {
     return Results(closed_loop(op, vars));
-  } catch (const Error&) {
-    return Results(written_out_loop(op, vars));
+  } catch (const Error& e) {
+    if (can) return Results(written_out_loop(op, vars));
+    if (e.code() != ErrorCode::shape_mismatch || !has_open_vars(op)) throw;
+    throw NeedsData(ErrorCode::unsupported,
+                    "the loop may change the sizes of what it carries: run the package with its data");
   }
 }
 

@@ -1,27 +1,12 @@
 // See the header.
 #include "frontends/mil/lint.h"
 
-#include "frontends/mil/signatures.h"
+#include "frontends/mil/check_operation.h"
 
 namespace rlx::mlprogram {
 namespace {
 
-constexpr int kFirstSpecification = 6, kLastSpecification = 10, kFirstOpset = 5;
-constexpr size_t kMostDims = 5;  // of a tensor in a program
-constexpr uint64_t kMostWeightBytes = (uint64_t{1} << 31) - 1;
-
-bool is_identifier(std::string_view name) {
-  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '@';
-  });
-}
-
-/// What is known of a name: its type, and whether it is known when the program is loaded.
-struct Known {
-  mil::ValueType type;
-  bool constant = false;
-};
+constexpr int kFirstSpecification = 6, kLastSpecification = 10;
 
 class Linter {
  public:
@@ -202,100 +187,27 @@ class Linter {
         check_name(here, "result", output.name, names);
         if (op.type != "const" && !op.type.starts_with("constexpr_"))
           check_rank(here, output);  // weights may have more
-        scope.define(output.name, {output.type, constant_result(op, names)});
+        scope.define(output.name, {output.type, has_constant_results(op, known_in(names))});
       }
     }
     for (const std::string& output : block.outputs)
       if (!names.contains(output)) found("name", where, "the result '", output, "' of the block is not defined");
   }
 
-  static bool constant_result(const mil::Operation& op, const Names& names) {
-    if (op.type == "const" || op.type.starts_with("constexpr_")) return true;
-    if (op.type.starts_with("random_") || op.type == "read_state" || !op.blocks.empty()) return false;
-    for (const auto& [name, argument] : op.inputs)
-      for (const mil::Binding& b : argument)
-        if (const auto* text = std::get_if<std::string>(&b)) {
-          auto it = names.find(*text);
-          if (it == names.end() || !it->second.constant) return false;
-        }
-    return true;
-  }
-
   void check_operation(const std::string& here, const mil::Operation& op, Names& names) {
     if (!op.attributes.contains("name")) found("attribute", here, "it has no name");
-    int first = 0;
-    const Signature* signature = find_signature(op.type, opset_, &first);
-    if (!signature && first == 0) return found("op", here, "MIL has no op '", op.type, "'");
-    if (!signature)
-      return found("op", here, "'", op.type, "' is there from CoreML", first, " on, not in CoreML", opset_);
+    const OnFinding on_finding = [&](const char* rule, const std::string& what) { found(rule, here, what); };
+    const Signature* signature = signature_of(op.type, opset_, on_finding);
+    if (!signature) return;
     check_blocks(here, op, names);
     if (op.type == "const") return check_const(here, op);
-    bool parameters_are_attributes = op.type.starts_with("constexpr_");
-    for (const auto& [name, value] : op.attributes)
-      if (name != "name" && !(parameters_are_attributes && signature->find(name)))
-        found("attribute", here, "the attribute '", name, "' is none of the op's");
-    std::map<std::string, std::pair<std::string, std::string>> bound;  // letter -> the first parameter, its dtype
-    for (const auto& [name, argument] : op.inputs) {
-      const Parameter* p = signature->find(name);
-      if (!p) {
-        found("argument", here, "there is no parameter '", name, "' in CoreML", opset_);
-        continue;
-      }
-      check_argument(here, *p, *signature, argument, names, bound);
-    }
-    for (const auto& [name, value] : op.attributes)
-      if (name != "name")
-        if (const Parameter* p = signature->find(name)) {
-          check_value(here, name, value);
-          check_dtype(here, *p, *signature, value.type, bound);
-        }
-    for (const Parameter& p : signature->parameters)
-      if (!p.optional && !op.attributes.contains(p.name)) {
-        auto it = op.inputs.find(p.name);
-        // A list of nothing is how elem_shape of a list of scalars is written.
-        if (it == op.inputs.end() || (it->second.empty() && p.kind != "tuple"))
-          found("argument", here, "the parameter '", p.name, "' is missing");
-      }
+    check_arguments(op, *signature, opset_, known_in(names), tensor_of_, on_finding);
   }
-
-  void check_argument(const std::string& here, const Parameter& p, const Signature& signature,
-                      const mil::Argument& argument, const Names& names,
-                      std::map<std::string, std::pair<std::string, std::string>>& bound) {
-    if (p.kind != "tuple" && p.kind != "list" && argument.size() > 1)
-      found("argument", here, "'", p.name, "' takes one value, and is given ", argument.size());
-    for (const mil::Binding& b : argument) {
-      if (const auto* value = std::get_if<mil::Value>(&b)) {
-        check_value(here, p.name, *value);
-        check_dtype(here, p, signature, value->type, bound);
-        continue;
-      }
-      const std::string& name = std::get<std::string>(b);
+  static KnownOf known_in(const Names& names) {
+    return [&names](const std::string& name) {
       auto it = names.find(name);
-      if (it == names.end()) {
-        found("name", here, "'", p.name, "' reads '", name, "', which nothing before it defines");
-        continue;
-      }
-      if (p.constant && !it->second.constant)
-        found("argument", here, "'", p.name, "' is to be a constant, and '", name, "' is computed");
-      check_dtype(here, p, signature, it->second.type, bound);
-    }
-  }
-
-  void check_dtype(const std::string& here, const Parameter& p, const Signature& signature, const mil::ValueType& type,
-                   std::map<std::string, std::pair<std::string, std::string>>& bound) {
-    auto domain = signature.domains.find(p.kind);
-    if (domain == signature.domains.end() || type.kind != mil::ValueType::Kind::tensor) return;
-    std::string dtype = type.dtype == mil::DataType::string ? "string" : mil::name_of(type.dtype);
-    const auto& all = domain->second;
-    if (std::find(all.begin(), all.end(), dtype) == all.end()) {
-      std::string list;
-      for (const std::string& each : all) list += (list.empty() ? "" : ", ") + each;
-      return found("dtype", here, "'", p.name, "' is of ", dtype, "; it takes ", list);
-    }
-    auto [it, is_first] = bound.try_emplace(p.kind, p.name, dtype);
-    if (!is_first && it->second.second != dtype)
-      found("dtype", here, "'", p.name, "' is of ", dtype, " and '", it->second.first, "' of ", it->second.second,
-            "; they are to be of one");
+      return it == names.end() ? nullptr : &it->second;
+    };
   }
 
   void check_const(const std::string& here, const mil::Operation& op) {
@@ -305,20 +217,8 @@ class Linter {
     if (op.outputs.size() != 1) return found("attribute", here, "a const has ", op.outputs.size(), " results");
     if (!(it->second.type == op.outputs[0].type))
       found("dtype", here, "its value is ", it->second.type, ", declared is ", op.outputs[0].type);
-    check_value(here, "val", it->second);
-  }
-
-  void check_value(const std::string& here, const std::string& name, const mil::Value& value) {
-    if (!std::holds_alternative<mil::BlobRef>(value.data)) return;
-    const auto& blob = std::get<mil::BlobRef>(value.data);
-    try {
-      Tensor t = tensor_of_(value);
-      if (t.byte_count() > kMostWeightBytes)
-        found("blob", here, "'", name, "' has ", t.byte_count(), " bytes; Core ML loads no blob of more than ",
-              kMostWeightBytes);
-    } catch (const Error& e) {
-      found("blob", here, "'", name, "' stands at ", blob.offset, " of '", blob.file, "': ", e.what());
-    }
+    check_literal("val", it->second, tensor_of_,
+                  [&](const char* rule, const std::string& what) { found(rule, here, what); });
   }
 
   void check_blocks(const std::string& here, const mil::Operation& op, Names& names) {

@@ -11,18 +11,10 @@
 #include <mutex>
 
 #include "base/rounded_up.h"
+#include "kernels/linalg/blas_library.h"
 #include "kernels/linalg/lapack_routines.h"
 #include "kernels/linalg/lapack_widened.h"
 #include "rlx/error.h"
-
-#ifdef __linux__
-// OpenBLAS's functions, which are null with any other LAPACK. They are weak references: dlsym would not find the
-// functions of a library that was loaded for this library alone, as it is for Python's module.
-extern "C" {
-[[gnu::weak]] int openblas_get_parallel();
-[[gnu::weak]] void openblas_set_num_threads(int);
-}
-#endif
 
 namespace rlx::kernels {
 namespace {
@@ -100,31 +92,12 @@ int work_size(T answer, const char* what) {
 }
 char trans_of(MatrixForm form) { return form == MatrixForm::as_is ? 'N' : form == MatrixForm::transposed ? 'T' : 'C'; }
 
-/// Tells OpenBLAS to use one thread per call. Otherwise it would start a team of threads for each of our threads.
-void use_single_threaded_blas() {
-#ifdef __linux__
-  static std::once_flag once;
-  std::call_once(once, [] {
-    if (openblas_get_parallel && openblas_set_num_threads && openblas_get_parallel() != 0) openblas_set_num_threads(1);
-  });
-#endif
-}
-/// Whether BLAS must be called by one thread at a time. OpenBLAS's build without threads hands out its buffers without
-/// a lock, unless USE_LOCKING was set, and Debian's is such a build: two threads that call it get the same buffer, and
-/// wrong numbers (OpenBLAS FAQ, "Multi-threaded applications"; a solve of many small matrices on two threads shows it
-/// in one run of four).
-bool is_blas_for_one_thread() {
-#ifdef __linux__
-  return openblas_get_parallel && openblas_get_parallel() == 0;
-#else
-  return false;
-#endif
-}
-
 /// The base class of the kernels. It divides scratch into slots when a kernel is made.
 class Kernel : public MatrixKernel {
  protected:
-  Kernel() { use_single_threaded_blas(); }
+  Kernel() {
+    if (!blas_library().is_there) fail(ErrorCode::unsupported, "LAPACK: ", blas_library().name);
+  }
   template <class T>
   struct Slot {
     size_t offset = 0;
@@ -492,7 +465,7 @@ MatrixKernelPtr make(DType dtype, Args... args) {
     case DType::c128: kernel = std::make_unique<K<std::complex<double>>>(args...); break;
     default: fail(ErrorCode::internal, "LAPACK has no routines for ", dtype);
   }
-  return is_blas_for_one_thread() ? std::make_unique<OneAtATime>(std::move(kernel)) : std::move(kernel);
+  return blas_library().is_for_one_thread ? std::make_unique<OneAtATime>(std::move(kernel)) : std::move(kernel);
 }
 
 /// Real numbers per element if the matrix is small and in single precision; else 0.

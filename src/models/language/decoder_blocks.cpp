@@ -7,7 +7,6 @@
 
 #include "models/language/cache_layout.h"
 #include "models/language/limits.h"
-#include "models/language/rotary.h"
 #include "rlx/language_model.h"
 
 namespace rlx {
@@ -145,44 +144,11 @@ Value DecoderBlocks::embedding(Value ids, const Positions& positions) {
   return x + rows(places, "positions", config_.context, config_.hidden);
 }
 
-/// The frequencies, of which some kinds depend on how many tokens there are.
-static Value frequencies(Graph& g, const RopeConfig& rope, const Dim& total) {
-  const Shape pairs = {rope.dims / 2};
-  Value plain = g.constant(Tensor::of<float>(pairs, language::rotary_frequencies(rope)));
-  if (rope.scaling == RopeScaling::longrope) {
-    Value longer = g.constant(Tensor::of<float>(pairs, language::rotary_frequencies(rope, true)));
-    Value is_long =
-        compare(extent(g, total, i32), scalar(g, static_cast<double>(rope.original_context), i32), Comparison::gt);
-    return select(broadcast_in_dim(is_long, plain.dims(), {}), longer, plain);
-  }
-  if (rope.scaling != RopeScaling::dynamic) return plain;
-  // theta' = theta (factor n / context - (factor - 1))^(d / (d - 2)), and frequency' = frequency (theta' /
-  // theta)^(-2i/d).
-  const auto context = static_cast<double>(rope.original_context), dims = static_cast<double>(rope.dims);
-  Value length = maximum(extent(g, total, f32), scalar(g, context, f32));
-  Value growth = length * (rope.factor / context) - (rope.factor - 1);
-  std::vector<float> exponents;
-  for (int64_t i = 0; i < pairs[0]; ++i)
-    exponents.push_back(static_cast<float>(-2.0 * static_cast<double>(i) / (dims - 2)));
-  Value powers = g.constant(Tensor::of<float>(pairs, exponents));
-  return plain * exp(powers * broadcast_in_dim(log(growth), powers.dims(), {}));
-}
-
-DecoderBlocks::Angles DecoderBlocks::angles(bool is_local, const Positions& positions) {
-  std::optional<Angles>& known = angles_[is_local && config_.local_rope ? 1 : 0];
-  if (known) return *known;
-  const RopeConfig& rope = is_local && config_.local_rope ? *config_.local_rope : config_.rope;
-  const std::string scope = graph_.scope();
-  graph_.set_scope("rope");
-  const Dims table = {positions.count, Dim(rope.dims / 2)};
-  Value places = convert(iota(graph_, {i32, {positions.count}}, 0) + positions.first, f32);
-  Value turned =
-      broadcast_in_dim(places, table, {0}) * broadcast_in_dim(frequencies(graph_, rope, positions.total), table, {1});
-  Angles made{cos(turned), sin(turned)};
-  if (rope.attention_factor != 1) made = {made.cosines * rope.attention_factor, made.sines * rope.attention_factor};
-  graph_.set_scope(scope);
-  known = made;
-  return made;
+RopeTables DecoderBlocks::angles(bool is_local, const Positions& positions) {
+  std::optional<RopeTables>& known = angles_[is_local && config_.local_rope ? 1 : 0];
+  if (!known)
+    known = rope_tables(graph_, is_local && config_.local_rope ? *config_.local_rope : config_.rope, positions);
+  return *known;
 }
 
 // ---- the parts of a layer ----
@@ -216,29 +182,13 @@ Value DecoderBlocks::attention(Value x, int64_t layer, const Positions& position
   v = reshape(v, {1, n, config_.kv_heads, d});
   if (config_.query_key_norm) q = rms_norm(q, at + "query_norm"), k = rms_norm(k, at + "key_norm");
   if (!config_.learned_positions) {
-    const bool is_local = is_windowed && config_.local_rope;
-    const RopeConfig& turns = is_local ? *config_.local_rope : config_.rope;
-    const Angles table = angles(is_local, positions);
-    RopeAttrs attrs{.heads = config_.heads, .layout = AttentionLayout::bshd, .style = turns.style};
-    if (turns.dims != d) attrs.rotary_dims = turns.dims;
-    q = rope(q, table.cosines, table.sines, attrs);
-    attrs.heads = config_.kv_heads;
-    k = rope(k, table.cosines, table.sines, attrs);
+    const RopeTables table = angles(is_windowed, positions);
+    q = turned(q, table, config_.heads), k = turned(k, table, config_.kv_heads);
   }
-  // What is attended to and what attends have one dtype, that of the cache; sums are f32 in any case.
-  const auto heads_first = [&](Value t) {
-    t = transpose(t, {0, 2, 1, 3});
-    return t.dtype() == cache.keys.dtype() ? t : convert(t, cache.keys.dtype());
-  };
-  cache.keys = dynamic_update_axis(cache.keys, heads_first(k), 2, positions.first);
-  cache.values = dynamic_update_axis(cache.values, heads_first(v), 2, positions.first);
   AttentionAttrs attrs{.heads = config_.heads, .kv_heads = config_.kv_heads, .causal = true};
   if (is_windowed) attrs.window = config_.window - 1;
   attrs.scale = config_.attention_scale, attrs.softcap = config_.attention_softcap;
-  Value mixed = rlx::attention(heads_first(q), slice_axis(cache.keys, 2, 0, positions.total),
-                               slice_axis(cache.values, 2, 0, positions.total), attrs);
-  if (mixed.dtype() != f32) mixed = convert(mixed, f32);
-  mixed = reshape(transpose(mixed, {0, 2, 1, 3}), {1, n, queries});
+  Value mixed = reshape(cached_attention(q, k, v, cache, positions, attrs), {1, n, queries});
   if (gate) mixed = mixed * sigmoid(gate);
   return linear(mixed, at + "output", config_.hidden, config_.attention_output_bias);
 }
@@ -264,15 +214,11 @@ Value DecoderBlocks::feed_forward(Value x, int64_t layer) {
 Value DecoderBlocks::experts(Value x, int64_t layer) {
   const std::string at = text_of("layers.", layer, ".experts.");
   graph_.set_scope(text_of("layers.", layer, ".experts"));
-  const int64_t e = config_.experts, used = config_.experts_used, width = config_.expert_intermediate;
+  const int64_t e = config_.experts, width = config_.expert_intermediate;
   const Dim n = x.dim(1), h = x.dim(2);
-  TopK chosen = top_k(softmax(reshape(linear(x, at + "router", e), {n, e}), -1), used, -1);
-  Value share = chosen.values;
-  if (config_.normalize_experts) share = share / broadcast_like(reduce_sum(share, {1}), share, {1});
-  // A row for each token and each of its experts.
-  Value index = reshape(chosen.indices, {n * used});
-  Value each = reshape(broadcast_in_dim(reshape(x, {n, h}), {n, used, h}, {0, 2}), {n * used, h});
-  const auto product = [&](Value rows, const char* name, const Dim& out) {
+  const Routing routing =
+      routed(reshape(linear(x, at + "router", e), {n, e}), config_.experts_used, config_.normalize_experts);
+  const auto product = [&](Value rows, Value index, const char* name, const Dim& out) {
     const WeightType type = type_of(at + name + ".weight");
     if (type.group > 0) {
       const Dims dims = {e, rows.dim(1), out};
@@ -286,10 +232,11 @@ Value DecoderBlocks::experts(Value x, int64_t layer) {
     if (is_block(w.dtype())) return dequant_grouped_matmul(rows, w, index);
     return grouped_matmul(rows, transpose(w.dtype() == f32 ? w : convert(w, f32), {0, 2, 1}), index);
   };
-  Value gate = activate(product(each, "gate", width), config_.activation);
-  Value out = reshape(product(gate * product(each, "up", width), "down", h), {n, used, h});
-  Value shares = broadcast_in_dim(share, {n, used, h}, {0, 1});
-  Value sum = reshape(reduce_sum(out * shares, {1}), {1, n, h});
+  const auto expert = [&](Value rows, Value index) {
+    Value gate = activate(product(rows, index, "gate", width), config_.activation);
+    return product(gate * product(rows, index, "up", width), index, "down", h);
+  };
+  Value sum = reshape(mixed_by(routing, reshape(x, {n, h}), expert), {1, n, h});
   return config_.shared_expert_intermediate > 0 ? sum + shared_expert(x, at + "shared.") : sum;
 }
 
@@ -328,8 +275,7 @@ Value DecoderBlocks::logits(Value x) {
   graph_.set_scope("output");
   x = norm(x, "output_norm");
   Value y = linear(x, config_.tied_embeddings ? "embedding" : "output", config_.vocabulary);
-  if (config_.logits_softcap) y = tanh(y * (1 / *config_.logits_softcap)) * *config_.logits_softcap;
-  return y;
+  return config_.logits_softcap ? soft_capped(y, *config_.logits_softcap) : y;
 }
 
 Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types, DType cache) {
@@ -337,19 +283,16 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
   if (cache != f32 && cache != f16 && cache != bf16)
     fail(ErrorCode::unsupported, "caches of ", cache, "; there are f32, f16 and bf16");
   Graph g(config.architecture.empty() ? "decoder" : config.architecture);
-  const Dim n = Dim::symbol("n"), total = Dim::symbol("total"), rows = Dim::symbol("rows");
+  const Dim n = Dim::symbol("n"), rows = Dim::symbol("rows");
   Value ids = g.input("tokens", i32, {1, n});
-  Value position = g.input("position", i32, {});
-  // Symbols are bound by extents of inputs and by nothing else, so two inputs without bytes carry two numbers.
-  g.input("total", u8, {total, 0});
-  g.input("rows", u8, {rows, 0});
+  const auto positions = SequencePositions::inputs(g, n);
+  g.input("rows", u8, {rows, 0});  // without bytes, as "total": it carries a number
   const std::vector<language::CacheInput> inputs = language::cache_inputs(config, cache);
   std::vector<Value> kept;
   for (const language::CacheInput& input : inputs)
     kept.push_back(g.input(input.name, input.type.dtype, input.type.dims));
 
   DecoderBlocks blocks(g, config, types);
-  const DecoderBlocks::Positions positions{position, n, total};
   Value x = blocks.embedding(ids, positions);
   for (int64_t i = 0; i < config.layers; ++i) {
     Value &first = kept[2 * static_cast<size_t>(i)], &second = kept[2 * static_cast<size_t>(i) + 1];

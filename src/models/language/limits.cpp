@@ -12,33 +12,31 @@
 
 namespace rlx::language {
 
-void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file) {
+void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file, ErrorCode code) {
   if (!(rope.theta > 1) || !std::isfinite(rope.theta))
-    fail(ErrorCode::parse, file, ": rotary positions have the base ", rope.theta, "; it must be more than 1");
+    fail(code, file, ": rotary positions have the base ", rope.theta, "; it must be more than 1");
   if (!(rope.factor > 0) || !std::isfinite(rope.factor))
-    fail(ErrorCode::parse, file, ": rotary positions have the factor ", rope.factor, "; it must be positive");
+    fail(code, file, ": rotary positions have the factor ", rope.factor, "; it must be positive");
   const bool has_original = rope.scaling != RopeScaling::plain && rope.scaling != RopeScaling::linear;
   if (has_original && rope.original_context < 1)
-    fail(ErrorCode::parse, file, ": ", names_of(RopeScaling{})[static_cast<size_t>(rope.scaling)],
+    fail(code, file, ": ", names_of(RopeScaling{})[static_cast<size_t>(rope.scaling)],
          " scaling of rotary positions with an original context of ", rope.original_context);
   if (rope.dims < 2 || rope.dims % 2 != 0 || rope.dims > head_dim)
-    fail(ErrorCode::parse, file, ": ", rope.dims, " elements of a head of ", head_dim,
+    fail(code, file, ": ", rope.dims, " elements of a head of ", head_dim,
          " turn with the position; it must be an even number of at least 2 and at most the whole head");
   const auto check_list = [&](const std::vector<double>& factors, const char* name) {
     if (static_cast<int64_t>(factors.size()) != rope.dims / 2)
-      fail(ErrorCode::parse, file, ": ", name, " has ", factors.size(), " factors, but ", rope.dims / 2,
-           " pairs of a head turn");
+      fail(code, file, ": ", name, " has ", factors.size(), " factors, but ", rope.dims / 2, " pairs of a head turn");
     for (double f : factors)
-      if (!(f >= 1e-6 && f <= 1e9))
-        fail(ErrorCode::parse, file, ": ", name, " has the factor ", f, "; it must be 1e-6 to 1e9");
+      if (!(f >= 1e-6 && f <= 1e9)) fail(code, file, ": ", name, " has the factor ", f, "; it must be 1e-6 to 1e9");
   };
   if (rope.scaling == RopeScaling::longrope)
     check_list(rope.short_factors, "short_factor"), check_list(rope.long_factors, "long_factor");
   if (!rope.frequency_divisors.empty()) check_list(rope.frequency_divisors, "rope_freqs");
   if (rope.scaling == RopeScaling::dynamic && rope.dims < 4)
-    fail(ErrorCode::parse, file, ": dynamic scaling of ", rope.dims, " rotary dims has no exponent dims / (dims - 2)");
+    fail(code, file, ": dynamic scaling of ", rope.dims, " rotary dims has no exponent dims / (dims - 2)");
   if (rope.scaling == RopeScaling::llama3 && !(rope.high_frequency_factor > rope.low_frequency_factor))
-    fail(ErrorCode::parse, file, ": 'high_freq_factor' is ", rope.high_frequency_factor,
+    fail(code, file, ": 'high_freq_factor' is ", rope.high_frequency_factor,
          ", which must be more than 'low_freq_factor', ", rope.low_frequency_factor);
 }
 

@@ -19,7 +19,7 @@ inline constexpr int64_t kMostStateElements = 1 << 25;            // of one laye
 void check_sizes(const LanguageModelConfig& config, std::string_view file);
 /// Fails for a rope that cannot be computed: an odd number of dims, lists of another length than the pairs, factors out
 /// of range.
-void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file);
+void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file, ErrorCode code = ErrorCode::parse);
 
 /// The activation by one of the names that configurations have for it.
 Activation activation_of(std::string_view name, std::string_view key, std::string_view file);

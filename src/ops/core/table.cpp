@@ -7,12 +7,35 @@
 
 #include "ops/core/registered.h"
 #include "rlx/ops.h"
+#include "rlx_choices.h"
 
 namespace rlx {
+namespace {
 
-#define RLX_OP(name)     \
-  OpDef define_##name(); \
-  const OpDef op::name = define_##name();
+[[noreturn, maybe_unused]] void fail_left_out(std::string_view name) {
+  fail(ErrorCode::unsupported, "the op '", name,
+       "' was left out of this library; build one with -DRLX_OPS=ALL, or add '", name,
+       "' to the list that RLX_OPS named (docs/building.md)");
+}
+
+/// What stands for an op that was left out (RLX_OPS): whoever makes a node of it is told so.
+[[maybe_unused]] OpDef left_out(std::string_view name) {
+  OpDef op;
+  op.name = name, op.operands = {"operands..."};
+  op.takes = [](const Attrs&) { return true; };
+  op.infer = [name](Types, const Attrs&) -> Many<Type> { fail_left_out(name); };
+  return op;
+}
+bool is_left_out(const OpDef& op) { return !op.describe_attrs; }
+
+}  // namespace
+
+#define RLX_OP(name)                                              \
+  OpDef define_##name();                                          \
+  const OpDef op::name = [] {                                     \
+    if constexpr (choices::has_op(#name)) return define_##name(); \
+    else return left_out(#name);                                  \
+  }();
 #include "ops/ops.def"
 
 namespace {
@@ -49,6 +72,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::vector<const OpDef*> all_ops() {
   std::vector<const OpDef*> ops(std::begin(kTable), std::end(kTable));
+  std::erase_if(ops, [](const OpDef* op) { return is_left_out(*op); });
   std::shared_lock lock(registered().mutex);
   ops.insert(ops.end(), registered().ops.begin(), registered().ops.end());
   return ops;
@@ -99,7 +123,10 @@ bool has_registered_op(const Graph& g) {
 
 const OpDef& find_op(std::string_view name) {
   for (const OpDef* op : kTable)
-    if (op->name == name) return *op;
+    if (op->name == name) {
+      if (is_left_out(*op)) fail_left_out(op->name);
+      return *op;
+    }
   std::string meant;
   {
     // Registered ops may be taken away by another thread: they are only looked at under the lock.

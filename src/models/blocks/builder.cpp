@@ -1,5 +1,11 @@
-// Blocks that models are made of; see rlx/models.h.
-#include "rlx/models.h"
+// The builder of models and its layers; see rlx/models/builder.h.
+#include "rlx/models/builder.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/widened.h"
 
 namespace rlx {
 
@@ -64,6 +70,38 @@ Value ModelBuilder::batch_norm(Value x, const std::string& name, bool training, 
     return batch_norm_inference(x, gamma, beta, of.mean, of.variance, epsilon, 1);
   });
 }
+Value ModelBuilder::group_norm(Value x, const std::string& name, int64_t groups, double epsilon) {
+  return within(name, [&] {
+    Dims channels = {x.dim(1)};
+    return rlx::group_norm(x, groups, param("weight", channels), param("bias", channels), epsilon);
+  });
+}
+
+/// x[n, channels, ...] plus bias[channels].
+static Value with_channel_bias(Value x, Value bias) { return x + broadcast_in_dim(bias, x.dims(), {1}); }
+
+Value ModelBuilder::conv(Value x, const std::string& name, int64_t out, const Axes& kernel, const ConvNdAttrs& attrs,
+                         bool bias) {
+  return within(name, [&] {
+    Dims dims = {out, x.dim(1) / attrs.groups};
+    for (int64_t extent : kernel) dims.emplace_back(extent);
+    Value y = rlx::conv(x, param("weight", dims), attrs);
+    return bias ? with_channel_bias(y, param("bias", {out})) : y;
+  });
+}
+Value ModelBuilder::conv_transpose(Value x, const std::string& name, int64_t out, const Axes& kernel,
+                                   const ConvTransposeAttrs& attrs, bool bias) {
+  return within(name, [&] {
+    if (attrs.groups < 1 || out % attrs.groups != 0)
+      fail(ErrorCode::shape_mismatch, "conv_transpose to ", out, " channels in ", attrs.groups,
+           " groups; groups must divide the channels evenly");
+    Dims dims = {x.dim(1), out / attrs.groups};
+    for (int64_t extent : kernel) dims.emplace_back(extent);
+    Value y = rlx::conv_transpose(x, param("weight", dims), attrs);
+    return bias ? with_channel_bias(y, param("bias", {out})) : y;
+  });
+}
+
 std::map<std::string, std::string, std::less<>> ModelBuilder::output_written() {
   std::map<std::string, std::string, std::less<>> names;
   for (const auto& [param, value] : written_) {
@@ -90,6 +128,29 @@ Value ModelBuilder::feed_forward(Value x, const std::string& up, const std::stri
                                  Activation activation) {
   Value h = activate(linear(x, up, hidden), activation);
   return linear(h, down, x.dim(-1).value());
+}
+
+std::vector<std::string> bind_weights(CompiledGraph& compiled, const SafetensorsFile& weights,
+                                      const std::string& prefix) {
+  return with_context([&] { return text_of("binding the weights of '", weights.path(), "'"); },
+                      [&] {
+                        std::set<std::string> read;
+                        for (const auto& param : compiled.signature().params) {
+                          const bool has_prefix = weights.find(prefix + param.name) != nullptr;
+                          const std::string name = has_prefix ? prefix + param.name : param.name;
+                          const SafetensorsFile::Entry* entry = weights.find(name);
+                          const bool is_half = entry && (entry->dtype == f16 || entry->dtype == bf16);
+                          const bool widens = is_half && param.type.dtype == f32;
+                          const Tensor t =
+                              weights.tensor(name, widens ? entry->dtype : param.type.dtype, shape_of(param.type.dims));
+                          compiled.set_param(param.name, widens ? models::widened(t) : t);
+                          read.insert(name);
+                        }
+                        std::vector<std::string> unread;
+                        for (const auto& entry : weights.entries())
+                          if (!read.contains(entry.name)) unread.push_back(entry.name);
+                        return unread;
+                      });
 }
 
 }  // namespace rlx

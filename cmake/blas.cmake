@@ -1,0 +1,47 @@
+# LAPACK and BLAS, by their Fortran names, with 32-bit integers. The environment variable RLX_BLAS names another one when a
+# program runs (src/kernels/linalg/blas_library.h). OpenBLAS's serial build on Debian: our threads call it, one matrix each; of a
+# threaded one, one thread is asked for. Reference BLAS works too, slowly.
+set(RLX_BLAS auto CACHE STRING
+  "LAPACK and BLAS: auto, openblas, reference or accelerate (linked to), mkl (loaded when it is needed), none (factorizations are composed)")
+set(blas_default "")
+set(blas_is_linked 1)
+if(RLX_BLAS STREQUAL "auto")
+  if(APPLE)
+    set(BLA_VENDOR Apple)
+  endif()
+elseif(RLX_BLAS STREQUAL "openblas")
+  set(BLA_VENDOR OpenBLAS)
+elseif(RLX_BLAS STREQUAL "reference")
+  set(BLA_VENDOR Generic)  # on Debian what `update-alternatives --display liblapack.so-x86_64-linux-gnu` says
+elseif(RLX_BLAS STREQUAL "accelerate")
+  set(BLA_VENDOR Apple)
+elseif(RLX_BLAS STREQUAL "mkl")
+  set(blas_is_linked 0)
+  set(blas_default mkl)
+elseif(RLX_BLAS STREQUAL "none")
+  set(blas_is_linked 0)
+else()
+  message(FATAL_ERROR "RLX_BLAS is '${RLX_BLAS}'; it is auto, openblas, reference, accelerate, mkl or none")
+endif()
+if(blas_is_linked)
+  find_package(LAPACK QUIET)
+  if(NOT LAPACK_FOUND AND NOT RLX_BLAS STREQUAL "auto")
+    message(FATAL_ERROR "RLX_BLAS=${RLX_BLAS}: no such LAPACK was found; install it (openblas: libopenblas-serial-dev; accelerate: macOS alone), "
+      "name the folder of another by CMAKE_PREFIX_PATH, or configure with -DRLX_BLAS=mkl, which is loaded when it is needed, or -DRLX_BLAS=none")
+  endif()
+  rlx_require(LAPACK_FOUND "LAPACK (libopenblas-serial-dev; -DRLX_BLAS=none builds without)")
+  set(rlx_lapack LAPACK::LAPACK)
+  list(JOIN LAPACK_LIBRARIES ", " files)
+  message(STATUS "LAPACK: ${files}")
+else()
+  set(rlx_lapack "")
+  set(LAPACK_LIBRARIES "")
+  message(STATUS "LAPACK: not linked to (RLX_BLAS=${RLX_BLAS})")
+endif()
+set(blas_definitions "RLX_BLAS_IS_LINKED=${blas_is_linked}" "RLX_BLAS_DEFAULT=\"${blas_default}\"")
+if(APPLE AND blas_is_linked AND BLA_VENDOR STREQUAL "Apple")
+  list(APPEND blas_definitions RLX_BLAS_ACCELERATE=1)
+endif()
+# The other file that includes lapack_routines.h calls pointers alone, and needs none of these.
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/kernels/linalg/blas_library.cpp" PROPERTIES
+  COMPILE_DEFINITIONS "${blas_definitions}")

@@ -1,0 +1,17 @@
+# Run by the build: writes OUT, the linker's version script of the installed librlx.so, from that of the C functions (C_MAP), the
+# list of C++ symbols (LIST) and what PROGRAM calls of the library besides (cmake/public_library.cmake).
+file(READ "${C_MAP}" script)
+file(STRINGS "${LIST}" public)
+list(JOIN public ";\n    " names)
+string(APPEND script "RLX_CXX_${VERSION} {\n  global:\n    ${names};\n};\n")
+if(PROGRAM)
+  execute_process(COMMAND "${NM}" -D --undefined-only "${PROGRAM}" OUTPUT_VARIABLE lines COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "_ZNK?3rlx[^ @\n]*" private "${lines}")
+  list(REMOVE_ITEM private ${public})
+  if(private)
+    list(REMOVE_DUPLICATES private)
+    list(JOIN private ";\n    " names)
+    string(APPEND script "RLX_PRIVATE {\n  global:\n    ${names};\n};\n")
+  endif()
+endif()
+file(CONFIGURE OUTPUT "${OUT}" CONTENT "${script}" @ONLY)
