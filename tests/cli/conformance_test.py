@@ -96,7 +96,7 @@ graph @picture {
         scores = [v / sum(sums) for v in sums]
         for file in ("red.png", "red.npy"):
             with self.subTest(file):
-                case = self.classifier_case(**{"in": {"picture": file}, "out": {"scores": "scores.npy"}, "label": "red"})
+                case = self.classifier_case(**{"in": {"picture": file}, "out": {"classLabel_probs": "scores.npy"}, "label": "red"})
                 (case / "red.png").write_bytes(png)
                 write_npy(case / "red.npy", "|u1", [2, 2, 3], red)
                 write_npy(case / "scores.npy", "<f4", [1, 3], scores)
@@ -105,7 +105,7 @@ graph @picture {
         done = self.run_program("conformance", case.parent, code=1)
         self.assertIn("the label is 'red', expected is 'green'", done.stdout)
         write_npy(case / "scores.npy", "<f4", [1, 3], scores[::-1])
-        case = self.classifier_case(**{"in": {"picture": "red.png"}, "out": {"scores": "scores.npy"}})
+        case = self.classifier_case(**{"in": {"picture": "red.png"}, "out": {"classLabel_probs": "scores.npy"}})
         self.assertIn("elements differ", self.run_program("conformance", case.parent, code=1).stdout)
 
     def test_nothing_to_judge_is_an_error(self):
