@@ -293,7 +293,8 @@ TEST_CASE("a model of one's own is made of the blocks") {
   const Dim n = Dim::symbol("n");
   DecoderBlocks blocks(g, config, [](const std::string& name) { return name == "mine.weight" ? q8_0 : f32; });
   const DecoderBlocks::Positions positions{g.input("position", i32, {}), n, n};
-  DecoderBlocks::Cache cache{g.input("keys", f32, {1, 4, 512, 16}), g.input("values", f32, {1, 4, 512, 16})};
+  DecoderBlocks::Cache cache{};
+  cache.keys = g.input("keys", f32, {1, 4, 512, 16}), cache.values = g.input("values", f32, {1, 4, 512, 16});
   Value x = blocks.linear(g.input("x", f32, {1, n, 64}), "mine", 64);
   x = blocks.layer(x, 1, positions, cache);
   g.output(tanh(x), "y");
