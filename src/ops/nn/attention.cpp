@@ -79,9 +79,12 @@ Value visible_places(Graph& g, const AttentionDims& d, const AttentionAttrs& a) 
   auto restrict = [&](Value also) { visible = visible ? bitwise_and(visible, also) : also; };
   if (a.causal) restrict(compare(key, query, Comparison::le));
   if (a.window) {
-    auto w = static_cast<double>(*a.window);
-    restrict(compare(key, query - w, Comparison::ge));
-    if (!a.causal) restrict(compare(key, query + w, Comparison::le));
+    // Differences of places, which i32 holds for any window: a place plus a large window is beyond it.
+    const auto within = [&](Value distance) {
+      restrict(compare(distance, full_like(distance, static_cast<double>(*a.window)), Comparison::le));
+    };
+    within(query - key);
+    if (!a.causal) within(key - query);
   }
   return visible;
 }
