@@ -1,6 +1,8 @@
 // What a MilBuilder refuses, and what it says then; after each refusal the program is as it was.
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "rlx/mil_builder.h"
 #include "support/io_files.h"
 
@@ -478,6 +480,9 @@ TEST_CASE("a call that is refused leaves the program as it was") {
 TEST_CASE("what each op takes is told") {
   CHECK(mil_ops().size() == 168);
   CHECK(mil_signature("clip") == "clip(x, alpha, beta)");
+  for (const int ios : {std::numeric_limits<int>::min(), 14, 19})
+    CHECK(error_of([ios] { mil_signature("clip", ios); }).what() ==
+          doctest::Contains("ML Programs are for iOS 15 to 18"));
   CHECK(mil_signature("softmax", 15) == "softmax(x, axis?)");
   CHECK(error_of([] { mil_signature("read_state", 17); }).what() == doctest::Contains("from CoreML8 on"));
 }

@@ -806,6 +806,8 @@ std::vector<std::string> mil_ops() {
   return {all.begin(), all.end()};
 }
 std::string mil_signature(const std::string& op, int ios) {
+  if (ios < kOldestIosOfPrograms || ios > kNewestOpset + kIosOfOpset0)
+    fail(ErrorCode::invalid_argument, "ios is ", ios, "; ML Programs are for iOS 15 to 18");
   const mlprogram::OnFinding found = [](const char*, const std::string& what) { fail(ErrorCode::not_found, what); };
   return mlprogram::parameters_of(op, *mlprogram::signature_of(op, ios - kIosOfOpset0, found));
 }
