@@ -13,7 +13,7 @@ endfunction()
 rlx_part(training "gradients and other transforms, training, low-rank adapters of graphs, data sets" "src/(train|data)/|src/c_api/c_(training|transforms|lora)\\.cpp")
 rlx_part(quantization "quantizing of graphs, with calibration" "src/quantization/|src/c_api/c_quantization\\.cpp")
 rlx_part(coreml "the device coreml and Core ML packages"
-  "src/(frontends/mil|backends/coreml|backends/coreml_framework|devices/coreml)/|src/io/(mil|mlpackage)[a-z_]*\\.cpp|src/c_api/c_coreml\\.cpp")
+  "src/(frontends/mil|backends/coreml|backends/coreml_framework|devices/coreml)/|src/io/(mil|mlpackage)[a-z_]*\\.cpp|src/c_api/c_(coreml|mil)\\.cpp")
 rlx_part(gguf "GGUF files" "src/c_api/c_gguf\\.cpp")
 rlx_part(encoders "tokenizers and sentence encoders" "src/c_api/c_models\\.cpp")
 rlx_part(language_models "language models and chat templates"
