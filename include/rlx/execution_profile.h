@@ -78,10 +78,10 @@ struct ExecutionProfile {
   /// What the phase means here. What neither it nor `common` says is as the environment has it
   /// (CompileOptions::from_environment). Fails if none of its devices is available, with the reasons.
   ExecutionOptions options(std::string_view phase = {}) const;
-  /// Of a language model, whose one graph reads prompts (phase "prefill") and goes on with them ("decode"): what both
-  /// say, but for `chunk` of prefill alone. Fails, naming the key, if they say something different. With a name, or
-  /// without these two phases, as `options`. `shapes` and `bounds` are not for language models, whose sizes `chunk` and
-  /// `context` say; they are errors.
+  /// Of a language model, whose one graph reads prompts (phase "prefill") and goes on with them ("decode"). The two
+  /// must agree in all but `chunk`, which is that of prefill; if they do not, this fails and names the key. With a
+  /// name, or without these two phases, as `options`. `shapes` and `bounds` are not for language models, whose sizes
+  /// `chunk` and `context` say; they are errors.
   LanguageModel::Options language_model_options(std::string_view phase = {}) const;
   bool operator==(const ExecutionProfile&) const = default;
 };

@@ -19,9 +19,9 @@ constexpr std::array<std::string_view, 4> names_of(LogLevel) { return {"error", 
 /// newline at its end.
 using LogSink = std::function<void(LogLevel, std::string_view message)>;
 
-/// Sends messages to `sink` instead of standard error, to which an empty one returns. It is called on whichever thread
+/// Sends messages to `sink`; an empty one sends them to standard error again. The sink is called on whichever thread
 /// has something to say, by several at once. What it throws is dropped, and what is said while it runs, on its thread,
-/// goes to standard error. When this returns, no thread is in the sink of before. Fails if it is called by a sink.
+/// goes to standard error. When this function returns, no thread is in the old sink. Fails if it is called by a sink.
 void set_log_sink(LogSink sink);
 
 /// The level up to which messages are made, "warning" by default. The environment variable RLX_LOG gives another

@@ -18,7 +18,7 @@ struct ManifestTotals {
   Dim param_bytes = 0;
   Dim constant_bytes = 0;  ///< of what stands in the graph itself
   /// Multiplications and additions of matrix products, of convolutions and of attention (its two products, without
-  /// regard to a mask), each counted as one: a term of a sum of products is two.
+  /// regard to a mask), each counted as one, so that a multiply-add is two.
   Dim product_flops = 0, convolution_flops = 0, attention_flops = 0;
   /// All else that is computed, one for each element of a result, and for what sums or sorts one for each element that
   /// it reads or comparison that it needs: additions, exp, sums, lookups.
@@ -69,8 +69,8 @@ struct Manifest {
 
   std::string json() const;
   /// A picture of the layers as Scalable Vector Graphics: for each its params, flops and bytes moved as bars. Layers
-  /// in a row that differ in numbers of their names alone are one row, and so many rows are shown that it can be read.
-  /// Fails, naming one, if there is a symbol without a number.
+  /// in a row that differ in numbers of their names alone are one row, and rows beyond what can be read are summed up
+  /// in a last one. Fails, naming one, if there is a symbol without a number.
   std::string svg() const;
 };
 

@@ -111,9 +111,9 @@ class MilBuilder {
   MilBuilder& operator=(MilBuilder&&) noexcept;
 
   // ---- functions ----
-  /// Begins another function; what is added from then on belongs to it. The first one is there, and called "main",
-  /// unless this is the first call. Several functions need iOS 18; the first is the default one, and equal weights are
-  /// stored once.
+  /// Begins another function; what is added from then on belongs to it. There is a function "main" at first; if nothing
+  /// was added to it yet, the new one takes its place. Several functions need iOS 18; the first is the default one, and
+  /// equal weights are stored once.
   void function(const std::string& name);
   /// A tensor of f32, i32 or, from iOS 16 on, f16, of rank 1 to 5. A dim may be a symbol, whose size a prediction
   /// decides.

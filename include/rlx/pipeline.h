@@ -154,7 +154,7 @@ class Pipeline {
   Pipeline(std::vector<PipelineInput> inputs, const std::vector<PipelineStage>& stages,
            std::vector<std::string> outputs = {})
       : Pipeline(std::move(inputs), stages, std::move(outputs), Options()) {}
-  /// From a file of TOML. Its execution profile, if it names one, comes before `options`.
+  /// From a file of TOML. An execution profile that it names replaces device, threads and compile of `options`.
   static Pipeline load(const std::string& path);
   static Pipeline load(const std::string& path, Options options);
 

@@ -193,10 +193,10 @@ class LeftOut(unittest.TestCase):
         self.assertRegex(result.stderr, r"the op 'cholesky' was left out of this library; build one with -DRLX_OPS=ALL, or add 'cholesky'")
         # A builder makes such a node, not a reader of text: a Core ML package with the op.
         made = rlx("convert", graph, "-o", self.folder / "cholesky.mlpackage")
-        if made.returncode == 0:
-            result = self.small("where", self.folder / "cholesky.mlpackage")
-            self.assertEqual(result.returncode, 1, result.stdout)
-            self.assertRegex(result.stderr, r"the op '\w+' was left out of this library")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        result = self.small("where", self.folder / "cholesky.mlpackage")
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertRegex(result.stderr, r"the op '\w+' was left out of this library")
 
     def test_a_graph_of_the_list_gives_the_same_numbers(self):
         write_npy(self.folder / "x.npy", "<f4", [4, 4], [0.3 * i - 2 for i in range(16)])

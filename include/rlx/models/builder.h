@@ -45,8 +45,9 @@ class ModelBuilder {
   Value layer_norm(Value x, const std::string& name, double epsilon, bool bias = true);
   Value rms_norm(Value x, const std::string& name, double epsilon);
   /// x[n, channels, ...], each channel normalized: by the running statistics, or in `training` by those of the batch.
-  /// Then the running ones move by `momentum` towards them (the variance towards that of a sample, as in PyTorch):
-  /// `output_written` declares what they become. Params: weight, bias, running_mean, running_var.
+  /// In training the running statistics move by `momentum` towards those of the batch (the variance towards that of a
+  /// sample, as in PyTorch): `output_written` declares what they become. Params: weight, bias, running_mean,
+  /// running_var.
   Value batch_norm(Value x, const std::string& name, bool training, double momentum = 0.1, double epsilon = 1e-5);
   /// x[n, channels, ...]: the channels of a group and all of space together. Params: weight, bias.
   Value group_norm(Value x, const std::string& name, int64_t groups, double epsilon = 1e-5);
@@ -56,8 +57,8 @@ class ModelBuilder {
   /// The transposed convolution with weight[channels, out / groups, kernel...], + bias[out].
   Value conv_transpose(Value x, const std::string& name, int64_t out, const Axes& kernel,
                        const ConvTransposeAttrs& attrs = {}, bool bias = true);
-  /// Outputs what params become that layers write in training, to be called when the loss has been declared; gives
-  /// TrainConfig::written.
+  /// Declares as outputs the new values of params that layers write in training. To be called when the loss is
+  /// declared; gives TrainConfig::written.
   std::map<std::string, std::string, std::less<>> output_written();
   /// x + body(x).
   Value residual(Value x, const std::function<Value(Value)>& body) { return x + body(x); }

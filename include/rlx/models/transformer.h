@@ -58,7 +58,7 @@ struct AttentionConfig {
   std::optional<int64_t> kv_heads = {};  ///< fewer heads of keys and values, each for a group of queries (Ainslie 2023)
   std::optional<int64_t> head_dim = {};  ///< W / heads where left out
   bool bias = false, output_bias = false;  ///< of the projections to queries, keys, values; and of the last one
-  bool causal = false;                     ///< no token sees one behind it
+  bool causal = false;                     ///< no token sees a later one
   /// Tokens that one sees on either side (or, if causal, before it), itself included: `sliding_window` of Mistral
   /// (Beltagy et al. 2020). 0: all.
   int64_t window = 0;
@@ -134,8 +134,9 @@ struct MoeConfig {
   int64_t experts = 0, used = 0;  ///< of all, and for a token
   int64_t hidden = 0;             ///< of one expert
   Activation activation = Activation::silu;
-  bool normalize = true;      ///< shares of a token's experts add up to 1
-  int64_t shared_hidden = 0;  ///< of one more for all tokens, times sigmoid(its gate) (Qwen2-MoE); 0: there is none
+  bool normalize = true;  ///< shares of a token's experts add up to 1
+  int64_t shared_hidden =
+      0;  ///< of an expert that all tokens share, times sigmoid(its gate) (Qwen2-MoE); 0: there is none
   struct Names {
     std::string scope = "mlp", router = "gate", gate_up = "experts.gate_up_proj", down = "experts.down_proj";
     std::string shared = "shared_expert", shared_gate = "shared_expert_gate";
@@ -190,8 +191,9 @@ struct TransformerLayerConfig {
 Value transformer_layer(ModelBuilder& b, Value x, const TransformerLayerConfig& config,
                         const AttentionContext& context = {});
 
-/// The kinds of masks of a fused transformer layer. none: each token sees all. causal: none behind it. sliding_window:
-/// itself and `window` tokens before it. custom: the keys that `mask` keeps, as the op: [B, S] of bools, or of numbers,
+/// The kinds of masks of a fused transformer layer. none: each token sees all. causal: no later one. sliding_window:
+/// itself and `window` tokens before it, one more than AttentionConfig::window says. custom: the keys that `mask`
+/// keeps, as the op: [B, S] of bools, or of numbers,
 /// >= 0.5 keeps. bias: `mask` is added to scores, and broadcasts to [B, heads, S, S].
 enum class MaskKind { none, causal, sliding_window, custom, bias };
 constexpr std::array<std::string_view, 5> names_of(MaskKind) {
@@ -202,8 +204,8 @@ struct TransformerLayerMask {
   int64_t window = 0;
   Value mask = {};
 };
-/// The op `fused_transformer_layer`, a post-norm layer of BERT whose weights are operands, with each kind of mask: of
-/// `custom` it is the op, of the others what the op is composed of. hidden[B, S, W] to [B, S, W].
+/// The op `fused_transformer_layer`, a post-norm layer of BERT whose weights are operands, with each kind of mask:
+/// `custom` adds the op, the others the ops that it is composed of. hidden[B, S, W] to [B, S, W].
 Value fused_transformer_layer(Value hidden, const TransformerLayerMask& mask, const TransformerLayerWeights& weights,
                               TransformerLayerAttrs attrs);
 
