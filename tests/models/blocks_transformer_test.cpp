@@ -254,13 +254,11 @@ TEST_CASE("layers with norms before and after are torch.nn.TransformerEncoderLay
   }
 }
 
-TEST_CASE("the fused transformer layer has each kind of mask, as torch.nn.TransformerEncoderLayer") {
+TEST_CASE("the op fused_transformer_layer has each kind of mask, as torch.nn.TransformerEncoderLayer") {
   const std::string name = "encoder_after";
   const Tensor x = golden(name + "/in.x"), keep = golden(name + "/in.keep"), bias = golden(name + "/in.bias");
-  for (const MaskKind kind :
-       {MaskKind::none, MaskKind::causal, MaskKind::sliding_window, MaskKind::custom, MaskKind::bias}) {
-    const std::string kind_name(names_of(MaskKind{})[static_cast<size_t>(kind)]);
-    CAPTURE(kind_name);
+  for (const std::string kind : {"none", "causal", "sliding_window", "custom", "bias", "near"}) {
+    CAPTURE(kind);
     const std::vector<Tensor> out = made(name, {x, keep, bias}, [&](ModelBuilder& b, const std::vector<Value>& in) {
       // The op's products are [in, out].
       const auto matrix = [&](const char* param, int64_t rows, int64_t columns) {
@@ -278,12 +276,16 @@ TEST_CASE("the fused transformer layer has each kind of mask, as torch.nn.Transf
                                       .fc1_b = b.param("linear1.bias", {19}),
                                       .fc2_b = b.param("linear2.bias", {12}),
                                       .ln2_beta = b.param("norm2.bias", {12})};
-      TransformerLayerMask mask{.kind = kind, .window = kind == MaskKind::sliding_window ? 2 : 0};
-      if (kind == MaskKind::custom) mask.mask = in[1];
-      if (kind == MaskKind::bias) mask.mask = in[2];
-      return fused_transformer_layer(in[0], mask, w, {.heads = 3, .activation = Activation::relu});
+      TransformerLayerAttrs attrs{.heads = 3, .activation = Activation::relu};
+      attrs.causal = kind == "causal" || kind == "sliding_window";
+      if (kind == "sliding_window" || kind == "near") attrs.window = 2;  // the op's excludes the token itself
+      if (kind == "bias") attrs.mask = AttentionMask::bias;
+      const Value mask = kind == "custom" ? in[1] : kind == "bias" ? in[2] : Value();
+      Value y = fused_transformer_layer(in[0], mask, w, attrs);
+      CHECK(y.graph().nodes().back().op->name == std::string_view("fused_transformer_layer"));
+      return y;
     });
-    CHECK(worst_difference(out[0], golden(name + "/out." + kind_name)) < kTolerance);
+    CHECK(worst_difference(out[0], golden(name + "/out." + kind)) < kTolerance);
   }
 }
 
@@ -342,12 +344,6 @@ TEST_CASE("blocks of transformers say what does not fit") {
   CHECK(says(refusal([&] { feed_forward(b, x, {}); }), "a hidden width of 0"));
   CHECK(says(refusal([&] { mixture_of_experts(b, x, {.experts = 2, .used = 3, .hidden = 4}); }), "3 experts are used"));
   CHECK(says(refusal([&] { load_balancing_loss({}); }), "no layers"));
-  CHECK(says(refusal([&] { fused_transformer_layer(x, {.kind = MaskKind::custom}, {}, {}); }),
-             "'custom' is given no mask"));
-  CHECK(says(refusal([&] { fused_transformer_layer(x, {.kind = MaskKind::none, .mask = x}, {}, {}); }),
-             "'none' is given a mask"));
-  CHECK(says(refusal([&] { fused_transformer_layer(x, {.kind = MaskKind::causal, .window = 2}, {}, {}); }),
-             "'causal' is given a window of 2"));
 }
 
 }  // namespace rlx::test::blocks

@@ -103,4 +103,13 @@ TEST_CASE("blocks of a transformer refuse weights that do not fit") {
             },
             {{f32, {1, 3, 4}}, {f32, {1, 3}}, {f32, {4, 12}}, {f32, {4, 4}}, {f32, {12}}}) ==
         "qkv_b and out_b come together, or neither");
+  const auto masked = [](AttentionMask kind) {
+    return [kind](Values v) {
+      return fused_attention_block(v[0], v[1], {v[2], v[3]}, AttentionBlockAttrs{.heads = 2, .mask = kind});
+    };
+  };
+  CHECK(refusal(masked(AttentionMask::none), {{f32, {1, 3, 4}}, {f32, {1, 3}}, {f32, {4, 12}}, {f32, {4, 4}}}) ==
+        "mask = none and has_bias = false and has_rope = false calls for 3 operands, got 4");
+  CHECK(refusal(masked(AttentionMask::bias), {{f32, {1, 3, 4}}, {boolean, {3, 3}}, {f32, {4, 12}}, {f32, {4, 4}}}) ==
+        "a bias of float is needed, got bool[3, 3]; convert it first");
 }

@@ -17,9 +17,11 @@ namespace rlx {
 /// et al. 2023). dynamic: theta grows with the length (NTK-aware scaling). yarn: Peng et al. 2023. llama3: low
 /// frequencies divided by `factor`, those between low and high interpolated (Llama 3.1's model card). longrope: a
 /// factor for each pair, one for texts up to the original context and one for longer texts (Ding et al. 2024).
-enum class RopeScaling { plain, linear, dynamic, yarn, llama3, longrope };
-constexpr std::array<std::string_view, 6> names_of(RopeScaling) {
-  return {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
+/// proportional: the first `proportion` of the pairs turn, by the frequencies that they have in a whole head, the
+/// others do not (Gemma 4).
+enum class RopeScaling { plain, linear, dynamic, yarn, llama3, longrope, proportional };
+constexpr std::array<std::string_view, 7> names_of(RopeScaling) {
+  return {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional"};
 }
 struct RopeConfig {
   RopeScaling scaling = RopeScaling::plain;
@@ -36,6 +38,14 @@ struct RopeConfig {
   std::vector<double> short_factors = {}, long_factors = {};
   /// Divisors of each pair's frequency, on top of all else, where the file brings them (GGUF's rope_freqs.weight).
   std::vector<double> frequency_divisors = {};
+  double proportion = 1;  ///< proportional: the share of the pairs that turn, rounded down to whole pairs
+  /// Multimodal positions (M-RoPE; Wang et al. 2024, "Qwen2-VL", section 2.1): a token stands at several places, those
+  /// of time, height and width, and each pair turns by one of them. So many pairs in a row follow each axis
+  /// (`mrope_section` of config.json); empty: a token stands at one place. They add up to dims / 2.
+  std::vector<int64_t> sections = {};
+  /// Pairs take turns between the axes (0, 1, 2, 0, 1, 2, ...), as long as an axis has pairs left, and the others
+  /// follow the first axis (Qwen3-VL). There must be three sections.
+  bool interleaves_sections = false;
 };
 
 /// Radians a position of each pair, for all scalings but `dynamic` (which gives the unscaled ones) and `longrope`
@@ -52,7 +62,8 @@ struct SequencePositions {
   static SequencePositions inputs(Graph& g, const Dim& count);
 };
 
-/// Cosines and sines f32[count, dims / 2], and which elements of a head they turn.
+/// Cosines and sines f32[count, dims / 2] (of given positions f32[B, count, dims / 2]), and which elements of a head
+/// they turn.
 struct RopeTables {
   Value cosines = {}, sines = {};
   int64_t dims = 0;
@@ -62,6 +73,9 @@ struct RopeTables {
 /// The tables of the positions of a run. `dynamic` and `longrope` depend on how many tokens there are in all: when a
 /// sequence grows beyond the original context, keys in a cache were turned by other angles, as in `transformers`.
 RopeTables rope_tables(Graph& g, const RopeConfig& rope, const SequencePositions& positions);
+/// The tables of positions that are given, integers: [B, S], or with `sections` [axes, B, S]. The number of tokens in
+/// all, which `dynamic` and `longrope` depend on, is the greatest position + 1.
+RopeTables rope_tables(Graph& g, const RopeConfig& rope, Value positions);
 /// x[B, S, heads, D] or [B, S, heads D] with the first `dims` elements of each head turned.
 Value turned(Value x, const RopeTables& tables, int64_t heads);
 

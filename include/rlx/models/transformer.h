@@ -191,24 +191,6 @@ struct TransformerLayerConfig {
 Value transformer_layer(ModelBuilder& b, Value x, const TransformerLayerConfig& config,
                         const AttentionContext& context = {});
 
-/// The kinds of masks of a fused transformer layer. none: each token sees all. causal: no later one. sliding_window:
-/// itself and `window` tokens before it, one more than AttentionConfig::window says. custom: the keys that `mask`
-/// keeps, as the op: [B, S] of bools, or of numbers,
-/// >= 0.5 keeps. bias: `mask` is added to scores, and broadcasts to [B, heads, S, S].
-enum class MaskKind { none, causal, sliding_window, custom, bias };
-constexpr std::array<std::string_view, 5> names_of(MaskKind) {
-  return {"none", "causal", "sliding_window", "custom", "bias"};
-}
-struct TransformerLayerMask {
-  MaskKind kind = MaskKind::none;
-  int64_t window = 0;
-  Value mask = {};
-};
-/// The op `fused_transformer_layer`, a post-norm layer of BERT whose weights are operands, with each kind of mask:
-/// `custom` adds the op, the others the ops that it is composed of. hidden[B, S, W] to [B, S, W].
-Value fused_transformer_layer(Value hidden, const TransformerLayerMask& mask, const TransformerLayerWeights& weights,
-                              TransformerLayerAttrs attrs);
-
 // ---- the head of a language model ----
 
 /// cap tanh(x / cap).

@@ -36,16 +36,24 @@ struct AttentionBlockAttrs {
   int64_t heads = 1;
   bool has_bias = false, has_rope = false;
   RopeStyle rope_style = RopeStyle::neox;
+  bool causal = false;  ///< as in AttentionAttrs, and so are the next two
+  std::optional<int64_t> window = {};
+  AttentionMask mask = AttentionMask::key_padding;  ///< what the operand `mask` is; there is one unless `none`
   RLX_FIELDS(AttentionBlockAttrs, field("heads", &AttentionBlockAttrs::heads),
              field("has_bias", &AttentionBlockAttrs::has_bias), field("has_rope", &AttentionBlockAttrs::has_rope),
-             field("rope_style", &AttentionBlockAttrs::rope_style));
+             field("rope_style", &AttentionBlockAttrs::rope_style), field("causal", &AttentionBlockAttrs::causal),
+             field("window", &AttentionBlockAttrs::window), field("mask", &AttentionBlockAttrs::mask));
 };
 struct AttentionBlockWeights {
   Value qkv_w, out_w;            ///< [E, 3 heads D] with q, k, v side by side; [heads D, E]
   Value qkv_b = {}, out_b = {};  ///< both or none
 };
-/// q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if there are tables, attention with the key padding
-/// `mask`, times out_w, + out_b. hidden[B, S, E] -> [B, S, E]. All elements of a head turn.
+/// q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if there are tables, attention with the `mask`, times
+/// out_w, + out_b. hidden[B, S, E] -> [B, S, E]. All elements of a head turn. The builder sets `has_bias` and
+/// `has_rope` from what is given, and `mask` of the attributes to `none` if none is given.
+Value fused_attention_block(Value hidden, Value mask, AttentionBlockWeights weights, AttentionBlockAttrs attrs,
+                            Value cos = {}, Value sin = {});
+/// The same with a key padding mask.
 Value fused_attention_block(Value hidden, Value mask, AttentionBlockWeights weights, int64_t heads, Value cos = {},
                             Value sin = {}, RopeStyle style = RopeStyle::neox);
 
@@ -54,16 +62,21 @@ struct TransformerLayerAttrs {
   double epsilon = 1e-5;
   bool has_bias = false;
   Activation activation = Activation::gelu;
+  bool causal = false;  ///< as in AttentionAttrs, and so are the next two
+  std::optional<int64_t> window = {};
+  AttentionMask mask = AttentionMask::key_padding;  ///< what the operand `mask` is; there is one unless `none`
   RLX_FIELDS(TransformerLayerAttrs, field("heads", &TransformerLayerAttrs::heads),
              field("epsilon", &TransformerLayerAttrs::epsilon), field("has_bias", &TransformerLayerAttrs::has_bias),
-             field("activation", &TransformerLayerAttrs::activation));
+             field("activation", &TransformerLayerAttrs::activation), field("causal", &TransformerLayerAttrs::causal),
+             field("window", &TransformerLayerAttrs::window), field("mask", &TransformerLayerAttrs::mask));
 };
 struct TransformerLayerWeights {
   Value qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma;                              ///< products: [in, out]
   Value qkv_b = {}, out_b = {}, ln1_beta = {}, fc1_b = {}, fc2_b = {}, ln2_beta = {};  ///< all or none
 };
 /// A layer of BERT, which normalizes behind each residual: h = norm1(hidden + block(hidden)), norm2(h + activation(h
-/// fc1_w + fc1_b) fc2_w + fc2_b); block is fused_attention_block.
+/// fc1_w + fc1_b) fc2_w + fc2_b); block is fused_attention_block. The builder sets `has_bias` from what is given, and
+/// `mask` of the attributes to `none` if none is given. A sliding window is `causal` with a `window`.
 Value fused_transformer_layer(Value hidden, Value mask, TransformerLayerWeights weights, TransformerLayerAttrs attrs);
 
 struct RegionAttrs {

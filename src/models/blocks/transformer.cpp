@@ -84,35 +84,6 @@ TransformerLayerConfig TransformerLayerConfig::torch_encoder(int64_t heads, int6
   return c;
 }
 
-Value fused_transformer_layer(Value hidden, const TransformerLayerMask& mask, const TransformerLayerWeights& w,
-                              TransformerLayerAttrs attrs) {
-  const bool has_mask = mask.kind == MaskKind::custom || mask.kind == MaskKind::bias;
-  const std::string_view kind = names_of(MaskKind{})[static_cast<size_t>(mask.kind)];
-  if (bool(mask.mask) != has_mask)
-    fail(ErrorCode::invalid_argument, "a transformer layer with a mask of kind '", kind, "' is given ",
-         mask.mask ? "a" : "no", " mask; those of custom and bias have one");
-  if (mask.kind == MaskKind::sliding_window ? mask.window < 0 : mask.window != 0)
-    fail(ErrorCode::invalid_argument, "a transformer layer with a mask of kind '", kind, "' is given a window of ",
-         mask.window, " tokens; that of sliding_window is 0 or more, and the others have none");
-  if (mask.kind == MaskKind::custom) return fused_transformer_layer(hidden, mask.mask, w, attrs);
-
-  AttentionAttrs attention_attrs{.heads = attrs.heads, .layout = AttentionLayout::packed};
-  attention_attrs.causal = mask.kind == MaskKind::causal || mask.kind == MaskKind::sliding_window;
-  if (mask.kind == MaskKind::sliding_window) attention_attrs.window = mask.window;
-  const std::vector<Value> parts = split_evenly(fused_matmul(hidden, w.qkv_w, w.qkv_b), 3, -1);
-  Value mixed;
-  if (mask.kind == MaskKind::bias) {
-    attention_attrs.mask = AttentionMask::bias;
-    mixed = attention(parts[0], parts[1], parts[2], mask.mask, attention_attrs);
-  } else {
-    mixed = attention(parts[0], parts[1], parts[2], attention_attrs);
-  }
-  mixed = fused_matmul(mixed, w.out_w, w.out_b);
-  Value h = fused_residual_layer_norm(mixed, hidden, {}, w.ln1_gamma, w.ln1_beta, attrs.epsilon).norm;
-  Value y = fused_matmul(fused_matmul(h, w.fc1_w, w.fc1_b, {}, attrs.activation), w.fc2_w, w.fc2_b);
-  return fused_residual_layer_norm(y, h, {}, w.ln2_gamma, w.ln2_beta, attrs.epsilon).norm;
-}
-
 Value soft_capped(Value x, double cap) { return tanh(x * (1 / cap)) * cap; }
 
 Value language_model_head(ModelBuilder& b, Value x, const std::string& name, int64_t vocabulary,

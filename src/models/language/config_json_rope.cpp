@@ -20,7 +20,8 @@ RopeScaling scaling_named(const std::string& name, Reading reading) {
   if (is_phi && (name == "su" || name == "yarn")) return RopeScaling::longrope;  // as older Phi-3 files call it
   const auto& names = names_of(RopeScaling{});
   for (size_t i = 0; i < names.size(); ++i)
-    if (names[i] == name && (!is_phi || name == "default" || name == "longrope")) return static_cast<RopeScaling>(i);
+    if (names[i] == name && name != "proportional" && (!is_phi || name == "default" || name == "longrope"))
+      return static_cast<RopeScaling>(i);
   fail(ErrorCode::unsupported, "'rope_type' in ", kFile, " is '", shown_name(name), "'; there are ",
        is_phi ? "default, longrope for phi3" : "default, linear, dynamic, yarn, llama3, longrope");
 }

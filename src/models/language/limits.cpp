@@ -17,7 +17,8 @@ void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file,
     fail(code, file, ": rotary positions have the base ", rope.theta, "; it must be more than 1");
   if (!(rope.factor > 0) || !std::isfinite(rope.factor))
     fail(code, file, ": rotary positions have the factor ", rope.factor, "; it must be positive");
-  const bool has_original = rope.scaling != RopeScaling::plain && rope.scaling != RopeScaling::linear;
+  const bool has_original = rope.scaling != RopeScaling::plain && rope.scaling != RopeScaling::linear &&
+                            rope.scaling != RopeScaling::proportional;
   if (has_original && rope.original_context < 1)
     fail(code, file, ": ", names_of(RopeScaling{})[static_cast<size_t>(rope.scaling)],
          " scaling of rotary positions with an original context of ", rope.original_context);
@@ -33,6 +34,19 @@ void check_rope(const RopeConfig& rope, int64_t head_dim, std::string_view file,
   if (rope.scaling == RopeScaling::longrope)
     check_list(rope.short_factors, "short_factor"), check_list(rope.long_factors, "long_factor");
   if (!rope.frequency_divisors.empty()) check_list(rope.frequency_divisors, "rope_freqs");
+  if (!(rope.proportion >= 0 && rope.proportion <= 1))
+    fail(code, file, ": ", rope.proportion, " of the pairs of a head turn; it must be 0 to 1");
+  if (rope.interleaves_sections && rope.sections.size() != 3)
+    fail(code, file, ": ", rope.sections.size(), " sections of pairs that take turns; there must be three");
+  if (!rope.sections.empty()) {
+    int64_t pairs = 0;
+    for (int64_t section : rope.sections) {
+      if (section < 0 || section > rope.dims) fail(code, file, ": a section of ", section, " pairs of ", rope.dims / 2);
+      pairs += section;
+    }
+    if (pairs != rope.dims / 2)
+      fail(code, file, ": the sections have ", pairs, " pairs in all, but ", rope.dims / 2, " pairs of a head turn");
+  }
   if (rope.scaling == RopeScaling::dynamic && rope.dims < 4)
     fail(code, file, ": dynamic scaling of ", rope.dims, " rotary dims has no exponent dims / (dims - 2)");
   if (rope.scaling == RopeScaling::llama3 && !(rope.high_frequency_factor > rope.low_frequency_factor))

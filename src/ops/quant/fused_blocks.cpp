@@ -31,13 +31,18 @@ ConvAttrs as_convolution(const FusedConvAttrs& a, size_t rank) {
   return c;
 }
 
-Value fused_attention_block(Value hidden, Value mask, AttentionBlockWeights w, int64_t heads, Value cos, Value sin,
-                            RopeStyle style) {
+Value fused_attention_block(Value hidden, Value mask, AttentionBlockWeights w, AttentionBlockAttrs attrs, Value cos,
+                            Value sin) {
   if (bool(w.qkv_b) != bool(w.out_b)) fail(ErrorCode::invalid_argument, "qkv_b and out_b come together, or neither");
   if (bool(cos) != bool(sin)) fail(ErrorCode::invalid_argument, "cos and sin come together, or neither");
+  attrs.has_bias = bool(w.qkv_b), attrs.has_rope = bool(cos);
+  if (!mask) attrs.mask = AttentionMask::none;
   return emit(op::fused_attention_block,
-              present(std::array{hidden, mask, w.qkv_w, w.out_w, w.qkv_b, w.out_b, cos, sin}),
-              AttentionBlockAttrs{heads, bool(w.qkv_b), bool(cos), style});
+              present(std::array{hidden, mask, w.qkv_w, w.out_w, w.qkv_b, w.out_b, cos, sin}), attrs);
+}
+Value fused_attention_block(Value hidden, Value mask, AttentionBlockWeights w, int64_t heads, Value cos, Value sin,
+                            RopeStyle style) {
+  return fused_attention_block(hidden, mask, w, {.heads = heads, .rope_style = style}, cos, sin);
 }
 
 Value fused_transformer_layer(Value hidden, Value mask, TransformerLayerWeights w, TransformerLayerAttrs attrs) {
@@ -47,7 +52,8 @@ Value fused_transformer_layer(Value hidden, Value mask, TransformerLayerWeights 
     fail(ErrorCode::invalid_argument, "a transformer layer has all of its six biases or none; ", given.size(),
          " are given");
   attrs.has_bias = !given.empty();
-  std::array required = {hidden, mask, w.qkv_w, w.out_w, w.ln1_gamma, w.fc1_w, w.fc2_w, w.ln2_gamma};
+  if (!mask) attrs.mask = AttentionMask::none;
+  const auto required = present(std::array{hidden, mask, w.qkv_w, w.out_w, w.ln1_gamma, w.fc1_w, w.fc2_w, w.ln2_gamma});
   return emit(op::fused_transformer_layer, joined(required, given), attrs);
 }
 
@@ -85,16 +91,37 @@ void require_projections(const Type& hidden, const Type& qkv_w, const Type& out_
   require_dims(out_w, {all / 3, hidden.dims[2]}, "out_w");
 }
 
-Value attention_block(Value hidden, Value mask, const AttentionBlockWeights& w, int64_t heads, Value cos, Value sin,
-                      RopeStyle style) {
+AttentionAttrs attention_of(const AttentionBlockAttrs& a) {
+  return {.heads = a.heads, .layout = AttentionLayout::packed, .causal = a.causal, .window = a.window, .mask = a.mask};
+}
+AttentionBlockAttrs attention_block_of(const TransformerLayerAttrs& a) {
+  return {.heads = a.heads, .has_bias = a.has_bias, .causal = a.causal, .window = a.window, .mask = a.mask};
+}
+
+/// The operands with a place for a mask behind the first one, if they have none.
+template <class T>
+std::vector<T> with_mask_place(std::span<const T> in, AttentionMask mask) {
+  std::vector<T> all(in.begin(), in.end());
+  if (mask == AttentionMask::none) all.insert(all.begin() + 1, T{});
+  return all;
+}
+/// How many operands there are of `most`, and which attribute says so.
+void require_block_operands(Types in, size_t most, AttentionMask mask, const std::string& flags) {
+  const bool has_none = mask == AttentionMask::none;
+  require_operands(in.size(), most - has_none,
+                   text_of("mask = ", names_of(AttentionMask{})[static_cast<size_t>(mask)], " and ", flags));
+}
+
+Value attention_block(Value hidden, Value mask, const AttentionBlockWeights& w, const AttentionBlockAttrs& a, Value cos,
+                      Value sin) {
   Value qkv = fused_matmul(hidden, w.qkv_w, w.qkv_b);
   auto parts = split_evenly(qkv, 3, -1);
   if (cos) {
-    RopeAttrs turn{.heads = heads, .layout = AttentionLayout::packed, .style = style};
+    RopeAttrs turn{.heads = a.heads, .layout = AttentionLayout::packed, .style = a.rope_style};
     for (size_t i : {0, 1}) parts[i] = rope(parts[i], cos, sin, turn);
   }
-  Value y = attention(parts[0], parts[1], parts[2], mask,
-                      {.heads = heads, .layout = AttentionLayout::packed, .mask = AttentionMask::key_padding});
+  Value y = mask ? attention(parts[0], parts[1], parts[2], mask, attention_of(a))
+                 : attention(parts[0], parts[1], parts[2], attention_of(a));
   return fused_matmul(y, w.out_w, w.out_b);
 }
 
@@ -183,17 +210,19 @@ OpDef define_fused_conv() {
 OpDef define_fused_attention_block() {
   return define<AttentionBlockAttrs>({
       .name = "fused_attention_block",
-      .doc =
-          "q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if has_rope, attention with the key "
-          "padding mask, times out_w, + out_b; biases if has_bias. hidden[B, S, E], qkv_w[E, 3 heads D], out_w[heads "
-          "D, E]",
+      .doc = "q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if has_rope, attention (causal, window and "
+             "mask "
+             "as that op has them), times out_w, + out_b; biases if has_bias, no operand `mask` if mask is none. "
+             "hidden[B, "
+             "S, E], qkv_w[E, 3 heads D], out_w[heads D, E]",
       .source = "Vaswani et al., NIPS 2017, section 3.2.2",
-      .operands = {"hidden", "mask", "qkv_w", "out_w", "qkv_b?", "out_b?", "cos?", "sin?"},
+      .operands = {"hidden", "mask?", "qkv_w", "out_w", "qkv_b?", "out_b?", "cos?", "sin?"},
       .covers = {"FusedAttentionBlock"},
       .infer =
-          [](Types in, const AttentionBlockAttrs& a) {
-            require_operands(in.size(), size_t{4} + (a.has_bias ? 2 : 0) + (a.has_rope ? 2 : 0),
-                             flag_text("has_bias", a.has_bias) + " and " + flag_text("has_rope", a.has_rope));
+          [](Types given, const AttentionBlockAttrs& a) {
+            require_block_operands(given, size_t{4} + (a.has_bias ? 2 : 0) + (a.has_rope ? 2 : 0), a.mask,
+                                   flag_text("has_bias", a.has_bias) + " and " + flag_text("has_rope", a.has_rope));
+            const std::vector<Type> in = with_mask_place(given, a.mask);
             require_dtype(std::array{in[0], in[2], in[3]}, kReal);
             require_projections(in[0], in[2], in[3], a.heads);
             Type part{in[0].dtype, {in[0].dims[0], in[0].dims[1], in[3].dims[0]}};
@@ -205,17 +234,18 @@ OpDef define_fused_attention_block() {
             if (a.has_rope)
               infer_types(op::rope, std::array{part, in[in.size() - 2], in.back()},
                           RopeAttrs{.heads = a.heads, .layout = AttentionLayout::packed});
-            infer_types(op::attention, std::array{part, part, part, in[1]},
-                        AttentionAttrs{
-                            .heads = a.heads, .layout = AttentionLayout::packed, .mask = AttentionMask::key_padding});
+            std::vector<Type> attended = {part, part, part};
+            if (a.mask != AttentionMask::none) attended.push_back(in[1]);
+            infer_types(op::attention, attended, attention_of(a));
             return in[0];
           },
       .decompose =
-          [](Values in, const AttentionBlockAttrs& a) {
+          [](Values given, const AttentionBlockAttrs& a) {
+            const std::vector<Value> in = with_mask_place(given, a.mask);
             AttentionBlockWeights w{in[2], in[3]};
             if (a.has_bias) w.qkv_b = in[4], w.out_b = in[5];
             Value cos = a.has_rope ? in[in.size() - 2] : Value(), sin = a.has_rope ? in.back() : Value();
-            return attention_block(in[0], in[1], w, a.heads, cos, sin, a.rope_style);
+            return attention_block(in[0], in[1], w, a, cos, sin);
           },
       .samples = {{.dims = {{2, 3, 4}, {2, 3}, {4, 12}, {4, 4}}, .attrs = AttentionBlockAttrs{2}, .lo = -1, .hi = 1},
                   {.dims = {{1, 3, 4}, {1, 3}, {4, 12}, {4, 4}, {12}, {4}, {3, 1}, {3, 1}},
@@ -227,7 +257,17 @@ OpDef define_fused_attention_block() {
                    .attrs = AttentionBlockAttrs{1, false, true, RopeStyle::gptj},
                    .lo = -1,
                    .hi = 1},
-                  {.dims = {{1, 0, 2}, {1, 0}, {2, 6}, {2, 2}, {6}, {2}}, .attrs = AttentionBlockAttrs{1, true}}},
+                  {.dims = {{1, 0, 2}, {1, 0}, {2, 6}, {2, 2}, {6}, {2}}, .attrs = AttentionBlockAttrs{1, true}},
+                  {.dims = {{2, 4, 4}, {4, 12}, {4, 4}, {4, 1}, {4, 1}},
+                   .attrs =
+                       AttentionBlockAttrs{
+                           .heads = 2, .has_rope = true, .causal = true, .window = 1, .mask = AttentionMask::none},
+                   .lo = -1,
+                   .hi = 1},
+                  {.dims = {{2, 3, 4}, {2, 1, 3, 3}, {4, 12}, {4, 4}},
+                   .attrs = AttentionBlockAttrs{.heads = 2, .mask = AttentionMask::bias},
+                   .lo = -1,
+                   .hi = 1}},
   });
 }
 
@@ -235,17 +275,19 @@ OpDef define_fused_transformer_layer() {
   return define<TransformerLayerAttrs>({
       .name = "fused_transformer_layer",
       .doc = "h = layer_norm(hidden + fused_attention_block(hidden)), layer_norm(h + activation(h fc1_w + fc1_b) fc2_w "
-             "+ fc2_b); all biases and betas if has_bias",
+             "+ fc2_b); all biases and betas if has_bias; causal, window and mask are those of the attention",
       .source = "Devlin et al., NAACL 2019: the layer of BERT",
-      .operands = {"hidden", "mask", "qkv_w", "out_w", "ln1_gamma", "fc1_w", "fc2_w", "ln2_gamma", "qkv_b?", "out_b?",
+      .operands = {"hidden", "mask?", "qkv_w", "out_w", "ln1_gamma", "fc1_w", "fc2_w", "ln2_gamma", "qkv_b?", "out_b?",
                    "ln1_beta?", "fc1_b?", "fc2_b?", "ln2_beta?"},
       .covers = {"FusedTransformerLayer"},
       .infer =
-          [](Types in, const TransformerLayerAttrs& a) {
-            require_operands(in.size(), a.has_bias ? 14 : 8, flag_text("has_bias", a.has_bias));
-            std::vector<Type> block = {in[0], in[1], in[2], in[3]}, floats(in.begin() + 2, in.end());
+          [](Types given, const TransformerLayerAttrs& a) {
+            require_block_operands(given, a.has_bias ? 14 : 8, a.mask, flag_text("has_bias", a.has_bias));
+            const std::vector<Type> in = with_mask_place(given, a.mask);
+            std::vector<Type> block(given.begin(), given.begin() + 3 + (a.mask != AttentionMask::none));
+            std::vector<Type> floats(in.begin() + 2, in.end());
             if (a.has_bias) block.insert(block.end(), in.begin() + 8, in.begin() + 10);
-            infer_types(op::fused_attention_block, block, AttentionBlockAttrs{a.heads, a.has_bias});
+            infer_types(op::fused_attention_block, block, attention_block_of(a));
             floats.push_back(in[0]);
             require_dtype(floats, kReal);
             const Dim& width = in[0].dims[2];
@@ -264,9 +306,10 @@ OpDef define_fused_transformer_layer() {
             return in[0];
           },
       .decompose =
-          [](Values in, const TransformerLayerAttrs& a) {
+          [](Values given, const TransformerLayerAttrs& a) {
+            const std::vector<Value> in = with_mask_place(given, a.mask);
             auto bias = [&](size_t i) { return a.has_bias ? in[8 + i] : Value(); };
-            Value y = attention_block(in[0], in[1], {in[2], in[3], bias(0), bias(1)}, a.heads, {}, {}, RopeStyle::neox);
+            Value y = attention_block(in[0], in[1], {in[2], in[3], bias(0), bias(1)}, attention_block_of(a), {}, {});
             Value h = fused_residual_layer_norm(y, in[0], {}, in[4], bias(2), a.epsilon).norm;
             y = fused_matmul(fused_matmul(h, in[5], bias(3), {}, a.activation), in[6], bias(4));
             return fused_residual_layer_norm(y, h, {}, in[7], bias(5), a.epsilon).norm;
@@ -285,7 +328,15 @@ OpDef define_fused_transformer_layer() {
             .attrs = TransformerLayerAttrs{.heads = 2, .activation = Activation::tanh},
             .lo = -1,
             .hi = 1},
-           {.dims = {{1, 0, 2}, {1, 0}, {2, 6}, {2, 2}, {2}, {2, 2}, {2, 2}, {2}}}},
+           {.dims = {{1, 0, 2}, {1, 0}, {2, 6}, {2, 2}, {2}, {2, 2}, {2, 2}, {2}}},
+           {.dims = {{2, 4, 4}, {4, 12}, {4, 4}, {4}, {4, 6}, {6, 4}, {4}},
+            .attrs = TransformerLayerAttrs{.heads = 2, .causal = true, .window = 1, .mask = AttentionMask::none},
+            .lo = -1,
+            .hi = 1},
+           {.dims = {{2, 3, 4}, {2, 3, 3}, {4, 12}, {4, 4}, {4}, {4, 6}, {6, 4}, {4}},
+            .attrs = TransformerLayerAttrs{.heads = 2, .mask = AttentionMask::bias},
+            .lo = -1,
+            .hi = 1}},
   });
 }
 

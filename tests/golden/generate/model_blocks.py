@@ -13,6 +13,8 @@ import transformers
 from torch import nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 import recorded
@@ -70,6 +72,7 @@ ROPES = {
     "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
     "longrope": {"factor": 2.0, "short_factor": [1.0, 1.25, 1.5, 2.0, 2.5, 3.0], "long_factor": [2.0, 3.0, 5.0, 8.0, 13.0, 21.0],
                  "original_max_position_embeddings": 16},
+    "proportional": {"factor": 2.0, "partial_rotary_factor": 0.6},
 }  # fmt: skip
 
 
@@ -81,6 +84,19 @@ def ropes():
         for kind, count in (("short", 16), ("long", 37)):
             cosines, sines = rope(torch.zeros(1, 1), torch.arange(count)[None])
             put(f"rope_{name}", **{f"out__{kind}_cos": cosines[0, :, :6], f"out__{kind}_sin": sines[0, :, :6]})
+    # Tokens that stand at three places: two batches of a text with an image of 3 x 4 patches, the second one shifted.
+    places = torch.stack([torch.tensor([0, 1, *[2] * 12, 6, 7]), torch.tensor([0, 1, *[2 + i // 4 for i in range(12)], 6, 7]),
+                          torch.tensor([0, 1, *[2 + i % 4 for i in range(12)], 6, 7])])  # fmt: skip
+    places = torch.stack([places, places + 5], 1)
+    put("rope_axes", in__places=places)
+    given = {"hidden_size": 24, "num_attention_heads": 2, "max_position_embeddings": 16}
+    for name, module, config, sections in (
+            ("blocks", Qwen2VLRotaryEmbedding, transformers.models.qwen2_vl.configuration_qwen2_vl.Qwen2VLTextConfig, [1, 3, 2]),
+            ("turns", Qwen3VLTextRotaryEmbedding, transformers.models.qwen3_vl.configuration_qwen3_vl.Qwen3VLTextConfig, [3, 2, 1])):  # fmt: skip
+        parameters = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": sections}
+        rope = module(config(**given, head_dim=12, rope_parameters=parameters))
+        cosines, sines = rope(torch.zeros(1, 1), places)
+        put(f"rope_axes_{name}", out__cos=cosines[..., :6], out__sin=sines[..., :6])
     # Pairs 2i and 2i + 1, of the first 6 of 10 elements, as the first code of Llama turned them.
     x = noise(2, 5, 3, 10, seed=3)
     angle = torch.outer(torch.arange(5.0), 1 / 500.0 ** (torch.arange(0, 6, 2) / 6)).double()

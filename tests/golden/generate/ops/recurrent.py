@@ -4,6 +4,8 @@ lstm, gru and rnn by PyTorch's own. The others by formulas that are not the recu
 mamba2 in closed form, every pair of steps at once (Dao, Gu, arXiv:2405.21060, section 3: the quadratic dual); the delta
 rule by products of its transition matrices (Yang et al., arXiv:2412.06464, equation 10). JAX differentiates these.
 """
+import math
+
 import jax
 import jax.numpy as jnp
 import torch
@@ -270,20 +272,25 @@ def turned(x, cos, sin, heads, style):
     return pair.reshape(x.shape)
 
 
-def attention_block(hidden, mask, qkv_w, out_w, heads, qkv_b=None, out_b=None, cos=None, sin=None, style="neox"):
+def attention_block(hidden, mask, qkv_w, out_w, heads, qkv_b=None, out_b=None, cos=None, sin=None, style="neox", causal=False, window=None, kind="key_padding"):
     qkv = hidden @ qkv_w + (0 if qkv_b is None else qkv_b)
     q, k, v = qkv.chunk(3, -1)
     if cos is not None:
         q, k = turned(q, cos, sin, heads, style), turned(k, cos, sin, heads, style)
     q, k, v = (t.reshape(*t.shape[:2], heads, -1).transpose(1, 2) for t in (q, k, v))
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=(mask >= 0.5)[:, None, None])
+    place = torch.arange(hidden.shape[1])
+    ahead = place[:, None] - place
+    seen = (ahead >= (0 if causal else -len(place))) & (ahead.abs() <= (len(place) if window is None else window))
+    if kind == "key_padding": seen = seen & (mask >= 0.5)[:, None, None]
+    if kind == "bias": seen = mask.masked_fill(~seen, -math.inf)
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     return y.transpose(1, 2).flatten(2) @ out_w + (0 if out_b is None else out_b)
 
 
-def transformer_layer(hidden, mask, qkv_w, out_w, g1, fc1_w, fc2_w, g2, *biases, heads, epsilon, activation):
+def transformer_layer(hidden, mask, qkv_w, out_w, g1, fc1_w, fc2_w, g2, *biases, heads, epsilon, activation, **sees):
     qkv_b, out_b, b1, fc1_b, fc2_b, b2 = biases or [None] * 6
     norm = lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b, epsilon)
-    h = norm(hidden + attention_block(hidden, mask, qkv_w, out_w, heads, qkv_b, out_b), g1, b1)
+    h = norm(hidden + attention_block(hidden, mask, qkv_w, out_w, heads, qkv_b, out_b, **sees), g1, b1)
     inner = ACTIVATIONS[activation](h @ fc1_w + (0 if fc1_b is None else fc1_b))
     return norm(h + inner @ fc2_w + (0 if fc2_b is None else fc2_b), g2, b2)
 
@@ -337,23 +344,35 @@ def fused(f):
     conv("f16", (1, 3, 6, 6), (2, 3, 3, 3), "sigmoid", bias=True, dtype=f16)
     conv("bf16", (1, 3, 6, 6), (2, 3, 3, 3), "gelu_tanh", bias=True, residual=True, dtype=bf16)
 
-    def block(name, dims=(2, 5, 12), heads=3, width=4, bias=False, style=None, dtype=f32):
-        case = f"fused_attention_block_{name}"
-        b, s, e = dims
+    def mask_of(case, kind, dims, heads, dtype):
+        """The operand behind the first one, if there is one."""
+        b, s, _ = dims
+        if kind == "none": return []
+        if kind == "bias": return [normal(case + "m", (b, heads, s, s), dtype)]
         mask = np.ones((b, s), dtype)
         mask[-1, s - s // 3:] = 0
-        inputs = [normal(case + "x", dims, dtype), mask, normal(case + "w", (e, 3 * heads * width), dtype, e ** -0.5), normal(case + "o", (heads * width, e), dtype, e ** -0.5)]
+        return [mask]
+
+    def with_mask_place(kind, operands):
+        return [operands[0], None, *operands[1:]] if kind == "none" else operands
+
+    def block(name, dims=(2, 5, 12), heads=3, width=4, bias=False, style=None, dtype=f32, kind="key_padding", **sees):
+        case = f"fused_attention_block_{name}"
+        b, s, e = dims
+        inputs = [normal(case + "x", dims, dtype), *mask_of(case, kind, dims, heads, dtype), normal(case + "w", (e, 3 * heads * width), dtype, e ** -0.5), normal(case + "o", (heads * width, e), dtype, e ** -0.5)]
         if bias:
             inputs += [normal(case + "qb", (3 * heads * width,), dtype), normal(case + "ob", (e,), dtype)]
         if style:
             angle = np.arange(s)[:, None] / 100.0 ** (np.arange(width // 2) / (width // 2))
             inputs += [np.cos(angle).astype(dtype), np.sin(angle).astype(dtype)]
 
-        def run(hidden, mask, qkv_w, out_w, *more):
-            return attention_block(hidden, mask, qkv_w, out_w, heads, *(more[:2] if bias else (None, None)), *(more[-2:] if style else (None, None)), style)
+        def run(*operands):
+            hidden, mask, qkv_w, out_w, *more = with_mask_place(kind, operands)
+            return attention_block(hidden, mask, qkv_w, out_w, heads, *(more[:2] if bias else (None, None)), *(more[-2:] if style else (None, None)), style or "neox",
+                                   kind=kind, **sees)
 
         f.add_derivative(case, "fused_attention_block", inputs, by_torch, run, "torch scaled_dot_product_attention, f64", heads=heads, has_bias=bias,
-                         has_rope=bool(style), rope_style=style)
+                         has_rope=bool(style), rope_style=style, **({} if kind == "key_padding" else {"mask": kind}), **sees)
 
     block("plain")
     block("bias", bias=True)
@@ -362,26 +381,33 @@ def fused(f):
     block("f64", style="neox", bias=True, dtype=f64)
     block("narrow", dims=(1, 3, 5), heads=2, width=6, bias=True)
     block("f16", bias=True, dtype=f16)
+    block("causal", kind="none", causal=True, style="neox", bias=True)
+    block("window", kind="none", window=1)
+    block("bias_window", kind="bias", window=2, bias=True)
 
-    def layer(name, dims=(2, 5, 12), heads=3, inner=20, bias=True, activation="gelu", epsilon=1e-5, dtype=f32):
+    def layer(name, dims=(2, 5, 12), heads=3, inner=20, bias=True, activation="gelu", epsilon=1e-5, dtype=f32, kind="key_padding", **sees):
         case = f"fused_transformer_layer_{name}"
         b, s, e = dims
-        mask = np.ones((b, s), dtype)
-        mask[-1, s - s // 3:] = 0
         one = lambda i, *shape: normal(f"{case}{i}", shape, dtype, shape[0] ** -0.5)
-        inputs = [normal(case + "x", dims, dtype), mask, one(0, e, 3 * e), one(1, e, e), 1 + one(2, e), one(3, e, inner), one(4, inner, e), 1 + one(5, e)]
+        inputs = [normal(case + "x", dims, dtype), *mask_of(case, kind, dims, heads, dtype), one(0, e, 3 * e), one(1, e, e), 1 + one(2, e), one(3, e, inner), one(4, inner, e), 1 + one(5, e)]
         inputs = [x.astype(dtype) for x in inputs]
         if bias:
             inputs += [one(6, 3 * e), one(7, e), one(8, e), one(9, inner), one(10, e), one(11, e)]
         f.add_derivative(case, "fused_transformer_layer", inputs, by_torch,
-                         lambda *all: transformer_layer(*all, heads=heads, epsilon=epsilon, activation=activation), "torch functions, f64", heads=heads,
-                         epsilon=epsilon, has_bias=bias, activation=activation)
+                         lambda *all: transformer_layer(*with_mask_place(kind, all), heads=heads, epsilon=epsilon, activation=activation, kind=kind, **sees),
+                         "torch functions, f64", heads=heads, epsilon=epsilon, has_bias=bias, activation=activation,
+                         **({} if kind == "key_padding" else {"mask": kind}), **sees)
 
     layer("bert")
     layer("without_bias", bias=False)
     layer("tanh_f64", activation="tanh", dtype=f64, epsilon=1e-12)
     layer("gelu_tanh", activation="gelu_tanh", heads=1)
     layer("relu_narrow", activation="relu", dims=(1, 2, 4), heads=2, inner=3)
+    layer("all", kind="none", bias=False)
+    layer("causal", kind="none", causal=True)
+    layer("sliding_window", kind="none", causal=True, window=1, bias=False)
+    layer("padding_causal", causal=True)
+    layer("bias", kind="bias", activation="relu")
 
 
 def cases():
