@@ -78,6 +78,51 @@ void MovablePlan::find_alike() {
     if (first != seen.end()) alike_[n] = *first;
     else seen.push_back(n);
   }
+
+  alike_as_views_ = alike_as_launches_ = alike_;
+  step_of_.assign(nodes.size(), SIZE_MAX);
+  for (size_t s = 0; s < sources_.size(); ++s)
+    if (sources_[s].output == SIZE_MAX) step_of_[sources_[s].node] = s;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const size_t first = alike_[n];
+    if (first == n) continue;
+    if (!may_be_view(*nodes[n].op) || !has_alike_users(n, first)) alike_as_views_[n] = n;
+    bool is_same_launch = step_of_[n] != SIZE_MAX && step_of_[first] != SIZE_MAX;
+    for (size_t i = 0; i < nodes[n].operands.size(); ++i)
+      for (size_t m : {n, first}) {
+        const Node& from = symbolic_.node(nodes[m].operands[i]);
+        is_same_launch &= from.op != &op::param && from.op != &op::constant;
+      }
+    for (size_t r = 0; r < nodes[n].types.size(); ++r)
+      is_same_launch &= read_.contains({int32_t(n), int32_t(r)}) == read_.contains({int32_t(first), int32_t(r)});
+    if (!is_same_launch) alike_as_launches_[n] = n;
+  }
+}
+
+/// Whether the users of both nodes' first results are alike, in order, and read them as the same operands. A barrier
+/// passes on what its users ask for, so none may be among them.
+bool MovablePlan::has_alike_users(size_t node, size_t other) const {
+  const Ref a{int32_t(node), 0}, b{int32_t(other), 0};
+  const auto& of_a = uses_.of(a);
+  const auto& of_b = uses_.of(b);
+  if (uses_.outputs(a) > 0 || uses_.outputs(b) > 0 || of_a.size() != of_b.size()) return false;
+  for (size_t u = 0; u < of_a.size(); ++u) {
+    const Node &user = symbolic_.nodes()[size_t(of_a[u])], &other_user = symbolic_.nodes()[size_t(of_b[u])];
+    if (user.op == &op::optimization_barrier || alike_[size_t(of_a[u])] != alike_[size_t(of_b[u])]) return false;
+    for (size_t i = 0; i < user.operands.size(); ++i)
+      if ((user.operands[i] == a) != (other_user.operands[i] == b)) return false;
+  }
+  return true;
+}
+
+/// Whether the operands and results of both nodes, which are alike, have the same strides.
+bool MovablePlan::has_layout_of(size_t node, size_t other) const {
+  const Node &a = numbered_.nodes()[node], &b = numbered_.nodes()[other];
+  for (size_t i = 0; i < a.operands.size(); ++i)
+    if (storage_.of(a.operands[i]).strides != storage_.of(b.operands[i]).strides) return false;
+  for (size_t r = 0; r < a.types.size(); ++r)
+    if (storage_.places[node][r].strides != storage_.places[other][r].strides) return false;
+  return true;
 }
 
 const MovablePlan::Affected& MovablePlan::affected_by(SymbolSet symbols) {
@@ -120,7 +165,7 @@ bool MovablePlan::move(const Bindings& bindings) {
 /// To where it was: nothing but these was changed.
 void MovablePlan::go_back(const Affected& affected, std::vector<std::shared_ptr<Launch>> launches) {
   resubstitute(bindings_, affected);
-  if (!move_storage(numbered_, uses_, maker_.storage_rules(), affected.placed, storage_))
+  if (!move_storage(numbered_, uses_, maker_.storage_rules(), affected.placed, alike_as_views_, storage_))
     fail(ErrorCode::internal, "the plan of '", numbered_.name(), "' does not go back to the extents it was made for");
   for (size_t i = 0; i < launches.size(); ++i) launches_[affected.steps[i]] = std::move(launches[i]);
   update_lives(affected);
@@ -139,7 +184,7 @@ bool MovablePlan::reserve(const Bindings& most, size_t most_bytes) {
 
 bool MovablePlan::move_all(const Bindings& bindings, const Affected& affected) {
   resubstitute(bindings, affected);
-  if (!move_storage(numbered_, uses_, maker_.storage_rules(), affected.placed, storage_)) return false;
+  if (!move_storage(numbered_, uses_, maker_.storage_rules(), affected.placed, alike_as_views_, storage_)) return false;
   for (Update u : updates_)
     if (!lies_in_input(numbered_, storage_, u)) return false;
   if (!make_launches(affected)) return false;
@@ -205,13 +250,16 @@ void MovablePlan::resubstitute(const Bindings& bindings, const Affected& affecte
 bool MovablePlan::make_launches(const Affected& affected) {
   for (size_t s : affected.steps) {
     const StepSource& source = sources_[s];
-    std::unique_ptr<Launch> launch;
+    std::shared_ptr<Launch> launch;
     size_t operands = 1;
     if (source.output != SIZE_MAX) {
       const auto [from, to] = copied_views(numbered_, storage_, source.output);
       launch = maker_.copy(from, to);
     } else {
-      launch = std::move(maker_.launch(placed_node(numbered_, storage_, read_, source.node)).launch);
+      const size_t first = alike_as_launches_[source.node];
+      if (first != source.node && fresh_[step_of_[first]] && has_layout_of(source.node, first))
+        launch = launches_[step_of_[first]];
+      else launch = std::move(maker_.launch(placed_node(numbered_, storage_, read_, source.node)).launch);
       operands = numbered_.nodes()[source.node].operands.size();
     }
     for (size_t i = 0; i < operands; ++i)

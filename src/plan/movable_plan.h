@@ -56,6 +56,8 @@ class MovablePlan {
   bool make_launches(const Affected& affected);
   bool update_lives(const Affected& affected);
   void find_alike();
+  bool has_alike_users(size_t node, size_t other) const;
+  bool has_layout_of(size_t node, size_t other) const;
   void plan_arena_anew();
   void place_step(size_t step);
 
@@ -76,6 +78,11 @@ class MovablePlan {
   /// attributes: in layers that repeat, whose types and attributes are then found once for all of them. Else the node
   /// itself.
   std::vector<size_t> alike_;
+  /// By node: the same if it may be a view and its users are alike as well, so that where the operands have one layout
+  /// both are views or neither is; and if none of its operands is a param or a constant, whose values a launch may
+  /// depend on, so that one launch computes both where all views have one layout. Else the node itself.
+  std::vector<size_t> alike_as_views_, alike_as_launches_;
+  std::vector<size_t> step_of_;           // by node that a step of its own computes; else SIZE_MAX
   Affected affected_;                     // by the symbols that were asked for last
   std::vector<StepSource> sources_;       // by step
   std::vector<BufferLife> lives_, room_;  // what these extents need; what the arena has room for

@@ -181,8 +181,18 @@ struct Planner {
     return true;
   }
 
-  /// False if the node's place would be of another sort.
-  bool move(size_t n) {
+  /// The same, given that it is found for the earlier node `first` already (see move_storage).
+  std::optional<Place> accepted_view(size_t n, size_t first) const {
+    if (first == n) return accepted_view(n);
+    const Place &from = plan.of(g.nodes()[n].operands[0]), &first_from = plan.of(g.nodes()[first].operands[0]);
+    if (from.strides != first_from.strides) return accepted_view(n);
+    const Place& seen = plan.places[first][0];
+    if (!seen.is_view) return {};
+    return Place{from.root, from.offset + seen.offset - first_from.offset, seen.strides, true};
+  }
+
+  /// False if the node's place would be of another sort. `first`: as for accepted_view.
+  bool move(size_t n, size_t first) {
     const Node& node = g.nodes()[n];
     std::vector<Place>& places = plan.places[n];
     const auto move_own = [&] {
@@ -196,7 +206,7 @@ struct Planner {
       return true;
     }
     if (is_leaf(node)) return move_own(), true;
-    std::optional<Place> seen = accepted_view(n);
+    std::optional<Place> seen = accepted_view(n, first);
     if (!has_same_answers(n, seen.has_value())) return false;
     if (seen) places[0] = std::move(*seen);
     else move_own();
@@ -324,10 +334,10 @@ void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, st
 }
 
 bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
-                  StoragePlan& plan) {
+                  std::span<const size_t> alike, StoragePlan& plan) {
   Planner planner{g, uses, rules, kNoneDonated, kNoTakers, plan};
   for (size_t n : nodes)
-    if (!planner.move(n)) return false;
+    if (!planner.move(n, alike[n])) return false;
   return planner.have_outputs_same_answers();
 }
 

@@ -65,11 +65,12 @@ void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, st
                  StoragePlan& plan);
 /// Places and sizes for other extents. `g` is the graph for which `plan` was made, with other numbers in its types and
 /// attributes. `nodes`, in order: each node with a new number in its types, in its attributes or in the places of its
-/// operands, and those that may be views and have one in the types of their users. False if a plan made for these
-/// extents would have another form; then the places in `plan` are a mix of old and new, and it must be moved back, with
-/// the same nodes, before it is used.
+/// operands, and those that may be views and have one in the types of their users. `alike`, by node: an earlier one
+/// with the same op, types, attributes and users, which is a view of an operand of the same strides just if this one
+/// is; or the node itself. False if a plan made for these extents would have another form; then the places in `plan`
+/// are a mix of old and new, and it must be moved back, with the same nodes, before it is used.
 bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
-                  StoragePlan& plan);
+                  std::span<const size_t> alike, StoragePlan& plan);
 
 /// Is the value a whole root of so many bytes: dense, from the first of them to the last?
 bool fills_root(const Graph& g, const StoragePlan& plan, Ref value, size_t bytes);

@@ -142,7 +142,7 @@ RopeTables rope_tables(Graph& g, const RopeConfig& rope, const SequencePositions
 
 RopeTables rope_tables(Graph& g, const RopeConfig& rope, Value positions) {
   const bool has_axes = !rope.sections.empty();
-  if (!positions || !is_integer(positions.dtype()) || positions.rank() != size_t{2} + has_axes)
+  if (!positions || !is_integer(positions.dtype()) || positions.rank() != 2 + int64_t{has_axes})
     fail(ErrorCode::shape_mismatch, "positions must be integers ", has_axes ? "[3, B, S]" : "[B, S]", ", got ",
          positions ? text_of(positions.type()) : "none");
   if (has_axes && positions.dim(0) != Dim(3))
