@@ -80,6 +80,56 @@ TEST_CASE("a plan that moves from extents to extents gives the bits of a plan ma
   }
 }
 
+TEST_CASE("layers that are alike move to the bits of a plan made for the extents, however their operands lie") {
+  for (uint32_t seed = 1; seed <= 24; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const Dim n = Dim::symbol("N");
+    Graph g("layers");
+    Value x = g.input("x", f32, {n, 8}), y = g.input("y", f32, {8, n}), w = g.param("w", f32, {8, 8});
+    // All f32[N, 8], of four layouts: an input, a transposed one, rows of a longer value, columns of a wider one.
+    const std::vector<Value> starts = {x,
+                                       transpose(y, {1, 0}),
+                                       tanh(x),
+                                       slice_axis(concatenate({x, x}, 0), 0, n, n + n),
+                                       slice_axis(concatenate({x, x}, 1), 1, 4, 12),
+                                       transpose(tanh(y), {1, 0})};
+    std::vector<uint32_t> recipe(4);
+    for (uint32_t& step : recipe) step = static_cast<uint32_t>(random() % 7);
+    for (size_t layer = 0; layer < starts.size(); ++layer) {
+      Value a = starts[layer];
+      for (uint32_t step : recipe) {
+        const auto heads = [&](Value v) { return transpose(reshape(v, {1, n, 2, 4}), {0, 2, 1, 3}); };
+        switch (step) {
+          case 0: a = softmax(a, 1); break;
+          case 1: a = linear(a, w); break;
+          case 2: a = transpose(cumsum(transpose(a, {1, 0}), 1), {1, 0}); break;
+          case 3: a = slice_axis(concatenate({a, x}, 0), 0, 0, n); break;
+          case 4: a = matmul(matmul(a, transpose(a, {1, 0})), a) * 0.1; break;
+          case 5: a = a + broadcast_in_dim(reduce_sum(a, Axes{0}), a.dims(), {1}); break;
+          default: a = reshape(transpose(attention(heads(a), heads(a), heads(x), {.heads = 2}), {0, 2, 1, 3}), {n, 8});
+        }
+      }
+      g.output(a, text_of("layer", layer));
+    }
+    const test::Params params = {{"w", random_tensor(f32, {8, 8}, seed)}};
+    const Session session(Device::cpu(), {1});
+    CompiledGraph moved = session.compile(g);
+    moved.set_params({params.begin(), params.end()});
+    for (const int64_t extent : {3, 17, 1, 40, 2, 8, 9}) {
+      CAPTURE(extent);
+      const std::vector<Tensor> in = {random_tensor(f32, {extent, 8}, seed + 1),
+                                      random_tensor(f32, {8, extent}, seed + 2)};
+      CompiledGraph exact = session.compile(g);
+      exact.set_params({params.begin(), params.end()});
+      const std::vector<Tensor> got = moved.run_ordered(in), wanted = exact.run_ordered(in);
+      REQUIRE(got.size() == wanted.size());
+      for (size_t o = 0; o < got.size(); ++o) CHECK(same_bits(got[o], wanted[o]));
+      if (extent == 40) CHECK(difference(got, test::by_reference(g, in, params), 1e-3) == "");
+    }
+  }
+}
+
 TEST_CASE("a schedule moves to a new extent, makes only what has the symbol, and seldom plans its arena") {
   const Dim n = Dim::symbol("N");
   Graph g("steps");
