@@ -10,10 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "backends/cpu/lowering.h"
 #include "backends/cpu/packed_file.h"
 #include "io/file_stamp.h"
 #include "reference/interpreter.h"
 #include "rlx/io.h"
+#include "rlx/log.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
@@ -474,6 +476,27 @@ TEST_CASE("the folder is kept within its limit: what was used the longest ago go
   CHECK(now == latest);
   if (before) setenv("RLX_CACHE_MIB", limit_before.c_str(), 1);
   else unsetenv("RLX_CACHE_MIB");
+}
+
+TEST_CASE("a second form of a weight is counted, and said with its reason") {
+  std::string said;
+  const std::optional<LogLevel> before = log_level();
+  set_log_level(LogLevel::info);
+  set_log_sink([&](LogLevel, std::string_view message) { said += message; });
+  const Tensor weights = random_tensor(f32, {48, 32}, 1), others = random_tensor(f32, {48, 32}, 2);
+  cpu::PackedCache cache(nullptr, {{weights.data(), "w"}});
+  kernels::WeightsSpec spec{.k = 32, .n = 48, .k_stride = 1, .n_stride = 32};
+  cache.pack(spec, weights), cache.pack(spec, weights), cache.pack(spec, others);
+  CHECK(cache.second_forms() == 0);
+  CHECK(said == "");
+  spec.rows = 12;
+  cache.pack(spec, weights), cache.pack(spec, weights);
+  set_log_sink({});
+  set_log_level(before);
+  CHECK(cache.second_forms() == 1);
+  CHECK(said.find("packed 'w' once more") != std::string::npos);
+  CHECK(said.find("as 32x48 by 1,32 of f32 for f32, rows from 12; the products before") != std::string::npos);
+  CHECK(said.find("these read it as 32x48 by 1,32 of f32 for f32") != std::string::npos);
 }
 
 TEST_CASE("memory that packed weights hold is counted by the pages of their slabs, once for each") {

@@ -46,6 +46,9 @@ class PackedCache {
   /// or in several layouts.
   std::optional<Tensor> packed_in_place_of(const Tensor& codes);
   size_t bytes() const;
+  /// How often weights of products were packed that were packed in another form already: a kernel for more rows, or
+  /// for other elements beside them, reads them in another order. Each is said, at the level info.
+  size_t second_forms() const;
   /// The weights of named params that were packed here, by the names under which they can be stored. They stay where
   /// they are.
   std::map<std::string, std::span<const std::byte>, std::less<>> made() const;
@@ -64,6 +67,7 @@ class PackedCache {
   std::map<const void*, std::string> names_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
+  size_t second_forms_ = 0;
   std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;
   std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::TiledWeights>>> tiled_;
   struct Codes {

@@ -4,16 +4,21 @@
 #include <algorithm>
 
 #include "backends/cpu/packed_file.h"
+#include "base/log.h"
 #include "rlx/io.h"
 
 namespace rlx::cpu {
 namespace {
 
-/// The name under which packed weights are stored. It leaves out WeightsSpec::threads, on which the layout does not
+/// Which of the forms of a param's weights this is. It leaves out WeightsSpec::threads, on which the layout does not
 /// depend.
-std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
-  return text_of(param, ' ', s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype,
+std::string form_name(const kernels::WeightsSpec& s) {
+  return text_of(s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype,
                  s.rows > 0 ? text_of(", rows from ", s.rows) : "", s.policy.row_relative ? ", row relative" : "");
+}
+/// The name under which packed weights are stored.
+std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
+  return text_of(param, ' ', form_name(s));
 }
 
 }  // namespace
@@ -35,6 +40,14 @@ std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::W
       return entries_.emplace_back(Entry{weights.data(), spec, std::move(adopted)}).packed;
   auto packed = kernels::PackedWeights::pack(spec, weights.data());
   if (packed->packed().empty()) piece.clear();
+  for (const Entry& e : entries_)
+    if (e.data == weights.data()) {
+      ++second_forms_;
+      log_message(LogLevel::info, "packed ", named == names_.end() ? "a constant" : "'" + named->second + "'",
+                  " once more, ", packed->packed().size(), " bytes, as ", form_name(spec),
+                  "; the products before these read it as ", form_name(e.spec));
+      break;
+    }
   entries_.push_back({weights.data(), spec, std::move(packed), std::move(piece)});
   // The original weights are not read again: if they are mapped from a file, the system may have the pages back.
   release_pages(weights);
@@ -120,6 +133,11 @@ std::optional<Tensor> PackedCache::packed_in_place_of(const Tensor& codes) {
   entry.key().first = bytes;
   codes_.insert(std::move(entry));
   return tensor;
+}
+
+size_t PackedCache::second_forms() const {
+  std::scoped_lock lock(mutex_);
+  return second_forms_;
 }
 
 size_t PackedCache::bytes() const {
