@@ -46,6 +46,7 @@ class LaunchMaker {
   virtual ~LaunchMaker() = default;
   /// For the types that the graph has now: asked for again when it was given others, before `launch` is.
   virtual StorageRules storage_rules() = 0;
+  /// It may depend on the elements of params and constants among the operands, but not of those that are behind views.
   virtual MadeLaunch launch(PlacedNode node) = 0;
   /// Of equal shapes; neither of a packed dtype.
   virtual std::unique_ptr<Launch> copy(const View& from, const View& to) = 0;

@@ -75,10 +75,9 @@ TEST_CASE("nodes alike have launches of their own where strides or values may di
   CHECK(moved(weighted).launches == 2);
 
   Graph scaled;
-  for (double factor : {2.0, 3.0}) {
-    Value in = scaled.input(text_of("x", factor), f32, {kN, 6});
-    scaled.output(
-        mul(in, broadcast_in_dim(scaled.constant(Tensor::scalar(static_cast<float>(factor))), in.dims(), {})));
+  for (float factor : {2.0F, 3.0F}) {
+    Value w = scaled.constant(Tensor::of<float>({1, 6}, std::vector<float>(6, factor)));
+    scaled.output(linear(scaled.input(text_of("x", factor), f32, {kN, 6}), w));
   }
   CHECK(moved(scaled).launches == 2);
 }

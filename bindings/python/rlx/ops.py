@@ -2077,36 +2077,45 @@ def fused_conv(x, w, bias=None, residual=None, stride=(), padding=(), padding_hi
 
 
 def fused_attention_block(hidden, mask, qkv_w, out_w, qkv_b=None, out_b=None, cos=None, sin=None, heads=1,
-        has_bias=False, has_rope=False, rope_style="neox"):
-    """q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if has_rope, attention with the key padding
-    mask, times out_w, + out_b; biases if has_bias. hidden[B, S, E], qkv_w[E, 3 heads D], out_w[heads D, E].
+        has_bias=False, has_rope=False, rope_style="neox", causal=False, window=None, mask_="key_padding"):
+    """q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if has_rope, attention (causal, window and mask
+    as that op has them), times out_w, + out_b; biases if has_bias, no operand `mask` if mask is none. hidden[B,
+    S, E], qkv_w[E, 3 heads D], out_w[heads D, E].
 
     Source: Vaswani et al., NIPS 2017, section 3.2.2
 
-    Attributes: heads (int; 1), has_bias (bool; False), has_rope (bool; False), rope_style (neox | gptj; "neox")."""
+    Attributes: heads (int; 1), has_bias (bool; False), has_rope (bool; False), rope_style (neox | gptj; "neox"),
+    causal (bool; False), window (int or none; None), mask_ (none | key_padding | bias; "key_padding")."""
     return emit_op("fused_attention_block", [hidden, mask, qkv_w, out_w, qkv_b, out_b, cos, sin], [
         ("heads", heads, "int"),
         ("has_bias", has_bias, "bool"),
         ("has_rope", has_rope, "bool"),
         ("rope_style", rope_style, "neox|gptj"),
+        ("causal", causal, "bool"),
+        ("window", window, "int or none"),
+        ("mask", mask_, "none|key_padding|bias"),
     ])
 
 
 def fused_transformer_layer(hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma, qkv_b=None, out_b=None,
         ln1_beta=None, fc1_b=None, fc2_b=None, ln2_beta=None, heads=1, epsilon=1e-05, has_bias=False,
-        activation="gelu", eps=None):
+        activation="gelu", causal=False, window=None, mask_="key_padding", eps=None):
     """h = layer_norm(hidden + fused_attention_block(hidden)), layer_norm(h + activation(h fc1_w + fc1_b) fc2_w +
-    fc2_b); all biases and betas if has_bias.
+    fc2_b); all biases and betas if has_bias; causal, window and mask are those of the attention.
 
     Source: Devlin et al., NAACL 2019: the layer of BERT
 
     Attributes: heads (int; 1), epsilon (float; 1e-05), has_bias (bool; False), activation (none | relu | gelu |
-    gelu_tanh | silu | sigmoid | tanh | relu6 | hard_swish; "gelu"), eps (epsilon)."""
+    gelu_tanh | silu | sigmoid | tanh | relu6 | hard_swish; "gelu"), causal (bool; False), window (int or none;
+    None), mask_ (none | key_padding | bias; "key_padding"), eps (epsilon)."""
     return emit_op("fused_transformer_layer", [hidden, mask, qkv_w, out_w, ln1_gamma, fc1_w, fc2_w, ln2_gamma, qkv_b, out_b, ln1_beta, fc1_b, fc2_b, ln2_beta], [
         ("heads", heads, "int"),
         ("epsilon", epsilon_of(epsilon, 1e-05, eps), "float"),
         ("has_bias", has_bias, "bool"),
         ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
+        ("causal", causal, "bool"),
+        ("window", window, "int or none"),
+        ("mask", mask_, "none|key_padding|bias"),
     ])
 
 

@@ -698,7 +698,7 @@ def fused_conv(
 ) -> Array: ...
 def fused_attention_block(
     hidden: ArrayLike,
-    mask: ArrayLike,
+    mask: ArrayLike | None,
     qkv_w: ArrayLike,
     out_w: ArrayLike,
     qkv_b: ArrayLike | None = ...,
@@ -709,10 +709,13 @@ def fused_attention_block(
     has_bias: bool = ...,
     has_rope: bool = ...,
     rope_style: Literal["neox", "gptj"] = ...,
+    causal: bool = ...,
+    window: int | None = ...,
+    mask_: Literal["none", "key_padding", "bias"] = ...,
 ) -> Array: ...
 def fused_transformer_layer(
     hidden: ArrayLike,
-    mask: ArrayLike,
+    mask: ArrayLike | None,
     qkv_w: ArrayLike,
     out_w: ArrayLike,
     ln1_gamma: ArrayLike,
@@ -729,6 +732,9 @@ def fused_transformer_layer(
     epsilon: float = ...,
     has_bias: bool = ...,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
+    causal: bool = ...,
+    window: int | None = ...,
+    mask_: Literal["none", "key_padding", "bias"] = ...,
     eps: float | None = ...,
 ) -> Array: ...
 def transform_region(*xs: ArrayLike, body: Graph | str | None = ...) -> Any: ...
