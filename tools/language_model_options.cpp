@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "rlx/models/cache_dtypes.h"
 #include "tools/encoder_options.h"
 #include "tools/progress_bar.h"
 
@@ -10,7 +11,7 @@ namespace rlx::tools {
 
 std::vector<std::pair<std::string, DType>> cache_choices() {
   std::vector<std::pair<std::string, DType>> choices;
-  for (const DType dtype : KeyValueCache::dtypes()) choices.emplace_back(name_of(dtype), dtype);
+  for (const DType dtype : cache_dtypes()) choices.emplace_back(name_of(dtype), dtype);
   return choices;
 }
 

@@ -42,19 +42,14 @@ Value token_norm(ModelBuilder& b, Value x, const std::string& name, const TokenN
 /// state").
 struct KeyValueCache {
   Value keys = {}, values = {};
-  /// What keys and values may be kept as: f32, or rounded to f16 or bf16, or as blocks of 32 elements of a head, q8_0 or
-  /// q4_0, as llama.cpp's `--cache-type-k` and `-v` have them.
-  static std::span<const DType> dtypes();
-  /// Declares the inputs NAME.keys and NAME.values of one of these dtypes. Fails for another one, and for blocks if a
-  /// head has no whole number of them.
+  /// Declares the inputs NAME.keys and NAME.values. Keys and values are rounded to `dtype`, f32, f16 or bf16.
   static KeyValueCache inputs(Graph& g, const std::string& name, const Dims& dims, DType dtype = f32);
   /// Declares what they have become, as outputs of the same names.
   void output(const std::string& name) const;
 };
 /// Attention of n tokens, q[B, n, heads, D], to the tokens of the cache and to themselves, k and v[B, n, kv_heads, D]:
 /// [B, n, heads, D]. `cache` becomes the cache with the new tokens, in its own memory where it was donated. The
-/// capacity must be at least positions.total. Queries are rounded to the dtype of the cache, unless that is of blocks;
-/// sums are f32.
+/// capacity must be at least positions.total. Queries are rounded to the dtype of the cache; sums are f32.
 Value cached_attention(Value q, Value k, Value v, KeyValueCache& cache, const SequencePositions& positions,
                        AttentionAttrs attrs, Value mask = {});
 

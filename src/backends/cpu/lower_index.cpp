@@ -342,8 +342,7 @@ struct Starts {
 
 }  // namespace
 
-std::string when_dynamic(const Question& q) { return index_types(q); }
-std::string when_dynamic_update(const Question& q) {
+std::string when_dynamic(const Question& q) {
   if (!is_block(q.operands[0].dtype)) return index_types(q);
   return q.operands[0].rank() > kMaxRank ? text_of("rank ", q.operands[0].rank(), " is above ", kMaxRank) : "";
 }

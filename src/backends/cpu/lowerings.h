@@ -43,7 +43,7 @@ std::vector<size_t> overwritable_operands(const Node&);
 bool is_machine_op(const Node&);
 
 // lower_move.cpp
-/// A tensor of a block dtype, seen as a tensor of bytes; other tensors are returned as they are.
+/// A tensor of a block dtype, seen as a dense tensor of bytes; other tensors are returned as they are.
 View blocks_as_bytes(View);
 /// Refuses tensors whose elements neither have addresses nor lie in blocks that are moved whole.
 std::string when_bytes_move(const Question&);
@@ -90,7 +90,6 @@ std::string when_gather(const Question&);
 std::string when_scatter(const Question&);
 std::string when_scatter_add_rows(const Question&);
 std::string when_dynamic(const Question&);
-std::string when_dynamic_update(const Question&);
 
 // lower_window.cpp
 std::string when_reduce_window(const Question&);
