@@ -3,10 +3,17 @@
 
 #include <charconv>
 
+#include "rlx/models/cache_dtypes.h"
 #include "tools/encoder_options.h"
 #include "tools/progress_bar.h"
 
 namespace rlx::tools {
+
+std::vector<std::pair<std::string, DType>> cache_choices() {
+  std::vector<std::pair<std::string, DType>> choices;
+  for (const DType dtype : cache_dtypes()) choices.emplace_back(name_of(dtype), dtype);
+  return choices;
+}
 
 LanguageModelOptions::LanguageModelOptions(CLI::App& app) {
   app.add_option("--model", model, "a folder with config.json, safetensors and tokenizer.json, or a .gguf file")
@@ -23,8 +30,9 @@ LanguageModelOptions::LanguageModelOptions(CLI::App& app) {
       ->option_text("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 28));
   cache_option =
-      add_choice(app, "--cache", cache, kCacheTypes,
-                 "of keys and values: f16 and bf16 take half the memory and round to 11 and 8 bits (default f32)");
+      add_choice(app, "--cache", cache, cache_choices(),
+                 "of keys and values: f16 and bf16 take half the memory and round to 11 and 8 bits, blocks of q8_0 and "
+                 "q4_0 a quarter and a seventh (default f32)");
   add_threads_option(app, threads);
   device_option = add_device_option(app, device);
   execution.emplace(app);

@@ -15,7 +15,7 @@
 namespace rlx::tools {
 
 /// Names and dtypes that `--cache` accepts.
-inline const std::vector<std::pair<std::string, DType>> kCacheTypes = {{"f32", f32}, {"f16", f16}, {"bf16", bf16}};
+std::vector<std::pair<std::string, DType>> cache_choices();
 
 /// The parser writes into the members, so that the object must stay where it is until arguments are parsed.
 struct LanguageModelOptions {

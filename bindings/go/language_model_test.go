@@ -396,6 +396,21 @@ func TestCachesOf16BitsRoundAsInTransformers(t *testing.T) {
 	}
 }
 
+func TestCachesOfBlocksTakeTheirShareOfTheMemory(t *testing.T) {
+	l := library(t)
+	bytes := map[rlx.DType]int{}
+	for _, dtype := range []rlx.DType{"f32", "q8_0", "q4_0"} {
+		m := load(t, l, golden.Path(t, "golden", "block_caches"), rlx.LanguageModelOptions{Cache: dtype})
+		s := must(m.NewSequence())(t)
+		must(s.Logits(1, 2, 3))(t)
+		bytes[dtype] = s.MemoryBytes()
+		s.Close()
+	}
+	if bytes["f32"]*34 != bytes["q8_0"]*128 || bytes["f32"]*18 != bytes["q4_0"]*128 {
+		t.Errorf("bytes of caches: %v", bytes)
+	}
+}
+
 func TestModelsThatAreNotThere(t *testing.T) {
 	l := library(t)
 	path, packed := golden.Path(t, "golden", "language_models", "gpt2"), golden.Path(t, "golden", "packed_language_models")

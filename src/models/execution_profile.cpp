@@ -9,6 +9,7 @@
 #include "io/graph_symbols.h"
 #include "io/toml_fields.h"
 #include "ir/rewrite.h"
+#include "models/blocks/cache_dtypes.h"
 
 namespace rlx {
 namespace {
@@ -35,8 +36,10 @@ void check_setting(const ExecutionSettings& s, std::string_view key) {
   if (key == "chunk") within(s.chunk, int64_t{1} << 28);
   if (key == "placement")
     for (const std::string& each : s.placement) Device::parse(Placement::parse(each).device);
-  if (key == "cache" && s.cache != f32 && s.cache != f16 && s.cache != bf16)
-    fail(ErrorCode::invalid_argument, "'cache' is ", s.cache, "; keys and values are kept in f32, f16 or bf16");
+  if (const auto kept = cache_dtypes();
+      key == "cache" && std::find(kept.begin(), kept.end(), s.cache) == kept.end())
+    fail(ErrorCode::invalid_argument, "'cache' is ", s.cache, "; keys and values are kept in ",
+         names_of_cache_dtypes("or"));
   if (key == "shapes" || key == "bounds")
     for (const auto& [symbol, number] : s.shapes)
       if (s.bounds.contains(symbol))

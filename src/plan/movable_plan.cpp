@@ -7,6 +7,7 @@
 #include "base/rounded_up.h"
 #include "ir/leaves.h"
 #include "passes/bound_values.h"
+#include "plan/byte_offset.h"
 #include "rlx/ops/control.h"
 
 namespace rlx {
@@ -292,10 +293,9 @@ void MovablePlan::place_step(size_t s) {
   offsets_.clear();
   const auto add = [&](Ref r) {
     const Place& place = storage_.of(r);
-    const DType dtype = numbered_.type(r).dtype;
-    const size_t element = is_byte_sized(dtype) ? byte_size(dtype) : 1;
+    const auto offset = static_cast<size_t>(byte_offset(numbered_.type(r).dtype, place.offset));
     const bool in_arena = storage_.roots[place.root].kind == RootKind::arena;
-    offsets_.push_back(static_cast<size_t>(place.offset) * element + (in_arena ? arena_.offsets[place.root] : 0));
+    offsets_.push_back(offset + (in_arena ? arena_.offsets[place.root] : 0));
   };
   if (const size_t output = sources_[s].output; output != SIZE_MAX) {
     add(numbered_.outputs()[output].ref);

@@ -38,11 +38,12 @@ MemoryRange range_of(const Plan& plan, const PlanSlot& slot) {
   const size_t bytes = byte_count(slot.type.dtype, shape);
   const int64_t first = byte_sum(static_cast<int64_t>(whole.begin), slot.offset.value());
   int64_t begin = first, end = byte_sum(first, static_cast<int64_t>(bytes));
-  if (bytes > 0 && is_byte_sized(slot.type.dtype)) {
-    const auto element = static_cast<int64_t>(byte_size(slot.type.dtype));
-    end = byte_sum(first, element);
+  const DTypeInfo& format = info(slot.type.dtype);
+  if (bytes > 0 && (is_byte_sized(slot.type.dtype) || is_block(slot.type.dtype))) {
+    end = byte_sum(first, format.block_bytes);
     for (size_t d = 0; d < shape.size(); ++d) {
-      const int64_t reach = byte_product(byte_product(shape[d] - 1, slot.strides[d].value()), element);
+      const int64_t elements = byte_product(shape[d] - 1, slot.strides[d].value());
+      const int64_t reach = byte_product(elements / format.block_elements, format.block_bytes);
       if (reach < 0) begin = byte_sum(begin, reach);
       else end = byte_sum(end, reach);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/leaves.h"
+#include "plan/byte_offset.h"
 
 namespace rlx {
 namespace {
@@ -75,11 +76,10 @@ struct GraphPlanner {
 
   PlanSlot slot(Ref r, PlanValue value) {
     const Place& place = storage.of(r);
-    const auto element = static_cast<int64_t>(is_byte_sized(g.type(r).dtype) ? byte_size(g.type(r).dtype) : 1);
     return {buffer(place.root),
             value,
             g.type(r),
-            place.offset * element,
+            byte_offset(g.type(r).dtype, place.offset),
             Dims(place.strides.begin(), place.strides.end()),
             false};
   }
@@ -204,7 +204,7 @@ bool lies_in_input(const Graph& g, const StoragePlan& storage, Update u) {
 
 std::pair<View, View> copied_views(const Graph& g, const StoragePlan& storage, size_t output) {
   View from = view_of(g, storage, g.outputs()[output].ref);
-  if (!is_byte_sized(from.dtype)) {  // packed elements and blocks are dense wherever they are: copied as bytes
+  if (!is_byte_sized(from.dtype)) {  // packed elements are dense wherever they are, blocks as outputs: copied as bytes
     View bytes{u8, {static_cast<int64_t>(byte_count(from.dtype, from.shape))}, {1}};
     return {bytes, bytes};
   }

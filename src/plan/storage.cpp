@@ -68,7 +68,9 @@ struct Planner {
   /// What `node` would be as a view of its operand, or nothing if it is no such op.
   std::optional<Place> view(const Node& node) const {
     if (!may_be_view(*node.op) || node.op == &op::optimization_barrier) return {};
-    if (!is_byte_sized(g.type(node.operands[0]).dtype)) return {};
+    // Rows of blocks stay whole, as elements do; elements that share a byte do not.
+    const DType dtype = g.type(node.operands[0]).dtype;
+    if (!is_byte_sized(dtype) && !is_block(dtype)) return {};
     const Place& from = plan.of(node.operands[0]);
     Shape in = shape(node.operands[0]), out = shape_of(node.types[0].dims);
     Place place{from.root, from.offset, {}, true};

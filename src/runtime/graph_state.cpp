@@ -71,11 +71,18 @@ void copy_common(const std::byte* from, std::span<const int64_t> from_dims, std:
 /// `from` with other extents: zeros where it has no elements.
 Tensor resized(const Tensor& from, const Entry& entry) {
   if (entry.shape == from.shape()) return own_copy(from);
-  if (info(entry.dtype).block_elements != 1)
+  const DTypeInfo& format = info(entry.dtype);
+  if (format.block_elements != 1 && !is_block(entry.dtype))
     fail(ErrorCode::unsupported, "cannot resize ", from.type(), " to ", text_of_entry(entry),
          ": several of its elements share a byte; read the tensors and give them to new_state");
   Tensor to(entry.dtype, entry.shape);
-  copy_common(from.data(), from.shape(), to.mutable_data(), to.shape(), rlx::byte_count(entry.dtype, {1}));
+  // Blocks stay what they are: of each row they are the elements that move.
+  const auto in_blocks = [&](Shape shape) {
+    if (!shape.empty()) shape.back() /= format.block_elements;
+    return shape;
+  };
+  copy_common(from.data(), in_blocks(from.shape()), to.mutable_data(), in_blocks(to.shape()),
+              static_cast<size_t>(format.block_bytes));
   return to;
 }
 

@@ -395,6 +395,12 @@ static void what_means_nothing_is_refused(void) {
   FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_INVALID_ARGUMENT, "a chunk of -1");
   options.chunk = 0, options.cache = "f64";
   FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_UNSUPPORTED, "caches of f64");
+  options.cache = "q8_0";
+  FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_UNSUPPORTED,
+        "whose blocks have 32 elements, but heads have");
+  OK(rlx_language_model_load("tests/golden/block_caches", "cpu", &options, NULL, &model, &error));
+  rlx_language_model_free(model);
+  model = NULL;
   options.cache = "f17";
   FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_PARSE_ERROR,
         "there is no dtype 'f17'");

@@ -60,6 +60,20 @@ class Logits(ProgramTest):
             with self.subTest(adapter):
                 self.fails(1, message, "logits", "--model", MODELS / "llama3", "--tokens", self.tokens([1]), "--lora", adapter)
 
+    def test_caches_of_blocks_round_as_gguf_does_it_in_transformers(self):
+        folder = GOLDEN / "block_caches"
+        _, exact = read_npy(folder / "logits_f32.npy")
+        for cache in ("q8_0", "q4_0"):
+            with self.subTest(cache):
+                _, wanted = read_npy(folder / f"logits_{cache}.npy")
+                usual = self.worst(wanted, exact)
+                _, got = self.logits(folder, folder / "ids.json", "--cache", cache)
+                self.assertLess(self.worst(got, wanted), 0.2 * usual)
+                self.assertGreater(self.worst(got, exact), usual / 1.2)
+        self.fails(1, "heads have 8, which is no multiple", "logits", "--model", MODELS / "llama3", "--tokens", folder / "ids.json", "--npy",
+                   self.folder / "no.npy", "--cache", "q8_0")
+        self.fails(2, r"f32,f16,bf16,q8_0,q4_0", "logits", "--model", folder, "--tokens", folder / "ids.json", "--npy", self.folder / "no.npy", "--cache", "q5_0")
+
     def test_packed_folders_are_inspected(self):
         for kind, text in (("awq", "AWQ, 4 bits, groups of 32"), ("gptq_column", "GPTQ, 4 bits, a group for each column"),
                            ("nf4", "bitsandbytes, 4 bits"), ("mlx_6", "MLX, 6 bits, groups of 32")):

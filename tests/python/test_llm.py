@@ -140,6 +140,18 @@ def test_caches_of_16_bits_take_half_the_memory_and_round_as_they_do_in_transfor
     assert 2 * narrow.memory_bytes == wide.memory_bytes
 
 
+@pytest.mark.parametrize("dtype, share", [("q8_0", 34 / 128), ("q4_0", 18 / 128)])
+def test_caches_of_blocks_round_as_gguf_does_it_in_transformers(dtype, share):
+    folder = MODELS.parent / "block_caches"
+    ids, exact, wanted = json.loads((folder / "ids.json").read_text()), np.load(folder / "logits_f32.npy"), np.load(folder / f"logits_{dtype}.npy")
+    usual = np.abs(wanted - exact).max()
+    loaded, whole = llm.load(folder, cache=dtype), llm.load(folder)
+    assert np.abs(loaded.logits(ids) - wanted).max() < 0.2 * usual < 0.2 * 1.2 * np.abs(loaded.logits(ids) - exact).max()
+    packed, wide = loaded.sequence(), whole.sequence()
+    packed.logits(ids), wide.logits(ids)
+    assert packed.memory_bytes == share * wide.memory_bytes
+
+
 def test_a_sequence_goes_back_and_its_copy_goes_on_by_itself():
     loaded, ids = llm.load(MODELS / "llama3", chunk=16), ids_of("llama3")
     wanted = np.load(MODELS / "llama3/logits.npy")
@@ -406,7 +418,8 @@ def test_a_number_of_threads_changes_nothing():
     (lambda: llm.load(MODELS / "gpt2", context=-1), "invalid_argument", "a context of -1"),
     (lambda: llm.load(MODELS / "gpt2", context=10**6), "invalid_argument", "the model's table has 256 positions"),
     (lambda: llm.load(MODELS / "gpt2", chunk=-1), "invalid_argument", "a chunk of -1"),
-    (lambda: llm.load(MODELS / "gpt2", cache="i8"), "unsupported", "caches of i8"),
+    (lambda: llm.load(MODELS / "gpt2", cache="i8"), "unsupported", "caches of i8; there are f32, f16, bf16, q8_0 and q4_0"),
+    (lambda: llm.load(MODELS / "gpt2", cache="q8_0"), "unsupported", "heads have 8, which is no multiple of that"),
     (lambda: llm.load(MODELS / "gpt2", access="borrowed"), "invalid_argument", "access is 'borrowed'; it is one of mapped, copied"),
     (lambda: llm.load(MODELS / "gpt2").tokenizer, "not_found", "tokenizer"),
     (lambda: llm.load(MODELS / "gpt2").generate("a"), "not_found", "tokenizer")])

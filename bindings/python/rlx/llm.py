@@ -66,7 +66,8 @@ def load(path, device=None, threads=None, context=0, *, chunk=0, cache="f32", ac
     device, threads  as of an `rlx.Session`
     context          the most tokens of a sequence; 0: what the model promises
     chunk            tokens that run at once while a longer text is read; 0: 512. Memory grows with it, not with the text
-    cache            of keys and values: "f32", or "f16" or "bf16", which take half the memory and round them
+    cache            of keys and values: "f32", or "f16" or "bf16", which take half the memory and round them, or blocks
+                     of "q8_0" or "q4_0", which take 34/128 and 18/128 of it and want heads of a multiple of 32
     access           "mapped": weights are read from the file's own pages, so nobody may write it meanwhile; "copied"
     adapters         low-rank adapters (LoRA) that stand beside the products: a path, or several, or a dict of what each is multiplied by. A
                      folder that PEFT saved for a folder, a .gguf file of llama.cpp's for a .gguf file

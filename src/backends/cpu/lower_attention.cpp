@@ -7,6 +7,7 @@
 #include "backends/cpu/lowerings.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_plan.h"
+#include "plan/byte_offset.h"
 #include "rlx/ops/attention.h"
 
 namespace rlx::cpu {
@@ -40,6 +41,7 @@ struct Heads {
 /// The arguments of attention and of its gradient, from the operands.
 struct Attending {
   Heads q, k, v;
+  DType k_dtype, v_dtype;
   AttentionMask mask;
   int64_t heads, group;  ///< heads of q, and how many of them share a head of k
   /// With one query a head, the heads that share keys are the queries of one call, so that keys and values are read
@@ -53,9 +55,12 @@ struct Attending {
 
   Attending(const LoweringContext& c, const AttentionAttrs& a, size_t mask_at, bool joins_heads)
       : q(c.operands[0], a.layout, a.heads), k(c.operands[1], a.layout, a.kv_heads.value_or(a.heads)),
-        v(c.operands[2], a.layout, a.kv_heads.value_or(a.heads)), mask(a.mask), heads(a.heads),
+        v(c.operands[2], a.layout, a.kv_heads.value_or(a.heads)), k_dtype(c.operands[1].dtype),
+        v_dtype(c.operands[2].dtype), mask(a.mask), heads(a.heads),
         group(a.heads / std::max<int64_t>(a.kv_heads.value_or(a.heads), 1)), mask_operand(mask_at) {
     args.dtype = c.operands[0].dtype;
+    if (is_block(k_dtype)) args.k_format = k_dtype;
+    if (is_block(v_dtype)) args.v_format = v_dtype;
     args.q_stride = q.row_stride, args.k_stride = k.row_stride, args.v_stride = v.row_stride;
     args.q_rows = q.positions, args.k_rows = k.positions;
     args.head_dim = q.width, args.value_dim = v.width;
@@ -96,15 +101,11 @@ struct Attending {
   /// The arguments for a batch and a head of q; `out` stays null.
   kernels::AttentionArgs of(const StepArgs& step, int64_t b, int64_t h) const {
     kernels::AttentionArgs call = args;
-    auto bytes = static_cast<int64_t>(byte_size(args.dtype));
-    auto at = [&](size_t i, const Heads& layout, int64_t which) {
-      return step.in<std::byte>(i) + layout.offset(b, which) * bytes;
+    auto at = [&](size_t i, DType dtype, const Heads& layout, int64_t head, int64_t row) {
+      return step.in<std::byte>(i) + byte_offset(dtype, layout.offset(b, head) + row * layout.row_stride);
     };
-    call.q = at(0, q, h), call.k = at(1, k, h / group), call.v = at(2, v, h / group);
-    if (first_key > 0) {
-      call.k = static_cast<const std::byte*>(call.k) + first_key * k.row_stride * bytes;
-      call.v = static_cast<const std::byte*>(call.v) + first_key * v.row_stride * bytes;
-    }
+    call.q = at(0, args.dtype, q, h, 0);
+    call.k = at(1, k_dtype, k, h / group, first_key), call.v = at(2, v_dtype, v, h / group, first_key);
     auto mask_of = [&](int64_t element) {
       return step.in<std::byte>(mask_operand) + element * static_cast<int64_t>(mask_bytes);
     };
@@ -233,10 +234,21 @@ class AttentionBackwardStep final : public Step {
 }  // namespace
 
 std::string when_attention(const Question& q) {
-  if (auto why = when::is_float({q.node, q.operands.first(3)}); !why.empty()) return why;
+  if (auto why = when::is_float({q.node, q.operands.first(1)}); !why.empty()) return why;
   DType t = q.operands[0].dtype;
-  for (const Type& other : q.operands.first(3))
-    if (other.dtype != t) return text_of("q, k and v of ", t, " and ", other.dtype);
+  const auto& a = q.node.attrs.as<AttentionAttrs>();
+  for (const Type& other : q.operands.subspan(1, 2)) {
+    if (!is_block(other.dtype)) {
+      if (other.dtype != t) return text_of("q, k and v of ", t, " and ", other.dtype);
+      continue;
+    }
+    const int64_t parts = a.layout == AttentionLayout::packed ? a.kv_heads.value_or(a.heads) : 1;
+    const int64_t length = info(other.dtype).block_elements;
+    if (t == f64) return text_of("beside f64 keys and values of ", other.dtype, " are dequantized first");
+    if (length != kernels::kBlockColumns) return text_of("blocks of ", length, " elements are dequantized first");
+    if (const Dim& last = other.dims.back(); !last.is_static() || last.value() % (parts * length) != 0)
+      return text_of("heads of ", other, " that are no whole blocks are dequantized first");
+  }
   return when_mask(q, 3);
 }
 

@@ -14,6 +14,7 @@ namespace {
 using kernels::BlockWeightsProduct;
 
 constexpr double kDecode_ns = 0.2;  // of an element, in formats without a vector kernel
+constexpr double kEncode_ns = 2;    // of an element, in formats that need no search
 
 /// Refuses all but f32, f16 and bf16.
 std::string narrow_or_f32(const Type& x) {
@@ -171,6 +172,37 @@ std::string readable_quantized(const Question& q, size_t first, bool has_global)
 }
 
 }  // namespace
+
+Prepared lower_quantize_blocks(const LoweringContext& c) {
+  const DType from = c.operands[0].dtype, format = c.results[0].dtype;
+  const DTypeInfo& f = info(format);
+  const BlockEncoder encode = block_encoder(format);
+  const int64_t count = c.operands[0].count(), length = f.block_elements, bytes = f.block_bytes;
+  const double work_ns = static_cast<double>(count) * kEncode_ns;
+  return make_step(text_of("encode ", format), 0, [=](const StepArgs& args) {
+    const auto encode_range = [&]<class T>(const T* x) {
+      for_ranges(args, count / length, 4, work_ns, [&](int64_t begin, int64_t end, int64_t) {
+        std::byte* to = args.out<std::byte>() + begin * bytes;
+        if constexpr (std::is_same_v<T, float>) return encode(x + begin * length, end - begin, to);
+        float one[256];
+        for (int64_t b = begin; b < end; ++b, to += bytes) {
+          for (int64_t i = 0; i < length; ++i) {
+            const T v = x[b * length + i];
+            if constexpr (std::is_same_v<T, double>) one[i] = static_cast<float>(v);
+            else one[i] = kernels::to_f32(v);
+          }
+          encode(one, 1, to);
+        }
+      });
+    };
+    switch (from) {
+      case DType::f64: return encode_range(args.in<double>(0));
+      case DType::f16: return encode_range(args.in<kernels::F16>(0));
+      case DType::bf16: return encode_range(args.in<kernels::BF16>(0));
+      default: return encode_range(args.in<float>(0));
+    }
+  });
+}
 
 Prepared lower_dequantize_blocks(const LoweringContext& c) {
   DType format = c.operands[0].dtype, to = c.results[0].dtype;

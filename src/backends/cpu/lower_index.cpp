@@ -342,7 +342,10 @@ struct Starts {
 
 }  // namespace
 
-std::string when_dynamic(const Question& q) { return index_types(q); }
+std::string when_dynamic(const Question& q) {
+  if (!is_block(q.operands[0].dtype)) return index_types(q);
+  return q.operands[0].rank() > kMaxRank ? text_of("rank ", q.operands[0].rank(), " is above ", kMaxRank) : "";
+}
 Prepared lower_dynamic_slice(const LoweringContext& c) {
   const View &x = c.operands[0], &y = c.results[0];
   Starts starts(c, 1, x, y.shape);
@@ -356,7 +359,8 @@ Prepared lower_dynamic_slice(const LoweringContext& c) {
   });
 }
 Prepared lower_dynamic_update_slice(const LoweringContext& c) {
-  const View &x = c.operands[0], &update = c.operands[1], &y = c.results[0];
+  const View x = blocks_as_bytes(c.operands[0]), update = blocks_as_bytes(c.operands[1]),
+             y = blocks_as_bytes(c.results[0]);
   Starts starts(c, 2, x, update.shape);
   std::shared_ptr<const Step> whole(copy_step(x, y));
   std::shared_ptr<const Step> write(copy_step(update, {x.dtype, update.shape, starts.strides}));

@@ -1,6 +1,7 @@
 // Ops that only move elements. They are strided copies.
 #include "backends/cpu/lowerings.h"
 #include "kernels/index/move.h"
+#include "plan/byte_offset.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -48,8 +49,11 @@ Copy plan_copy(const Shape& shape, size_t element_bytes, std::vector<int64_t> fr
 
 View blocks_as_bytes(View v) {
   if (!is_block(v.dtype)) return v;
-  v.shape.back() = v.shape.back() / info(v.dtype).block_elements * info(v.dtype).block_bytes;
-  return {u8, v.shape, dense_strides(v.shape)};
+  v.shape.back() = byte_offset(v.dtype, v.shape.back());
+  for (int64_t& stride : v.strides) stride = byte_offset(v.dtype, stride);
+  v.strides.back() = 1;
+  v.dtype = u8;
+  return v;
 }
 std::string when_bytes_move(const Question& q) {
   for (Types types : {q.operands, Types(q.node.types)})

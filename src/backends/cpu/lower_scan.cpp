@@ -11,6 +11,7 @@
 #include "backends/cpu/loop_carries.h"
 #include "backends/cpu/lowerings.h"
 #include "ir/rewrite.h"
+#include "plan/byte_offset.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -81,7 +82,7 @@ class ScanStep final : public Step {
       scratch_bytes_ += aligned(carries_[i].bytes);
     }
     for (size_t x = n; x < n + static_cast<size_t>(a.xs); ++x)
-      xs_.push_back(c.operands[x].strides[0] * static_cast<int64_t>(c.operands[x].element_bytes()));
+      xs_.push_back(byte_offset(c.operands[x].dtype, c.operands[x].strides[0]));
     for (size_t y = 0; y < plan.y_outputs.size(); ++y)
       ys_.push_back({plan.y_outputs[y], byte_count_of(a.body->output_types()[n + y])});
   }

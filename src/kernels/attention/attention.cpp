@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/quant/blocks.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -87,6 +88,38 @@ void weigh_scores(const QueryBlock& b, int64_t keys, bool is_first) {
   }
 }
 
+/// Keys of a block format that are decoded at a time: with heads of 128 elements, half of the first-level cache.
+constexpr int64_t kDecodedKeys = 32;
+
+/// The scores of `keys` keys in blocks, from `key` on: those of the same keys as f32, bit by bit.
+void score_key_blocks(const AttentionArgs& a, const QueryBlock& b, int64_t key, int64_t keys, float* decoded) {
+  const DTypeInfo& format = info(*a.k_format);
+  const int64_t row_bytes = a.k_stride / format.block_elements * format.block_bytes;
+  const auto* from = static_cast<const std::byte*>(a.k) + key * row_bytes;
+  for (int64_t j = 0; j < keys; j += kDecodedKeys) {
+    const int64_t count = std::min(kDecodedKeys, keys - j);
+    decode_block_rows(*a.k_format, from + j * row_bytes, row_bytes, count, a.head_dim / format.block_elements, decoded,
+                      a.head_dim);
+    float* scores = b.scores + j * b.stride;
+    if (b.query_stride > 0)
+      score_few_keys(b.queries, b.query_stride, b.count, decoded, a.head_dim, count, a.head_dim, scores, b.stride);
+    else score_keys(b.queries, b.stride, decoded, a.head_dim, count, a.head_dim, scores);
+  }
+}
+
+/// The weighted sums of `keys` values in blocks, from `key` on, a column of blocks at a time: bit by bit as above.
+void add_value_blocks(const AttentionArgs& a, const QueryBlock& b, int64_t key, int64_t keys, SumStart start,
+                      float* decoded) {
+  const DTypeInfo& format = info(*a.v_format);
+  const int64_t row_bytes = a.v_stride / format.block_elements * format.block_bytes, width = format.block_elements;
+  const auto* from = static_cast<const std::byte*>(a.v) + key * row_bytes;
+  for (int64_t c = 0; c < a.value_dim; c += width, from += format.block_bytes) {
+    decode_block_rows(*a.v_format, from, row_bytes, keys, 1, decoded, width);
+    weighted_sums<false>(b.scores, b.stride, decoded, width, keys, start, b.factor, b.out + c, b.out_stride, b.count,
+                         width);
+  }
+}
+
 template <class T>
 void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, float* value_scratch) {
   const F32Tag d;
@@ -107,7 +140,9 @@ void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, floa
   for (int64_t key = key_begin; key < key_end; key += kBlockKeys) {
     const int64_t keys = std::min(kBlockKeys, key_end - key);
     const T* k_rows = static_cast<const T*>(a.k) + key * a.k_stride;
-    if (is_few) {
+    if (a.k_format) {
+      score_key_blocks(a, b, key, keys, key_scratch);
+    } else if (is_few) {
       score_few_keys(b.queries, b.query_stride, b.count, k_rows, a.k_stride, keys, a.head_dim, b.scores, b.stride);
     } else {
       const F32Rows k = f32_rows(k_rows, a.k_stride, keys, a.head_dim, false, key_scratch);
@@ -118,12 +153,15 @@ void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, floa
     if (is_masked) mask_scores(a, b, key, keys);
     weigh_scores(b, keys, is_first);
     const T* v_rows = static_cast<const T*>(a.v) + key * a.v_stride;
+    const SumStart start = is_first ? SumStart::zero : SumStart::scaled;
     const auto add = [&](const auto* rows, int64_t stride) {
-      weighted_sums<false>(b.scores, b.stride, rows, stride, keys, is_first ? SumStart::zero : SumStart::scaled,
-                           b.factor, b.out, b.out_stride, b.count, columns);
+      weighted_sums<false>(b.scores, b.stride, rows, stride, keys, start, b.factor, b.out, b.out_stride, b.count,
+                           columns);
     };
     // Few queries read each element as often as it would be converted; whole vectors need no padding.
-    if (is_few && columns == a.value_dim) {
+    if (a.v_format) {
+      add_value_blocks(a, b, key, keys, start, value_scratch);
+    } else if (is_few && columns == a.value_dim) {
       add(v_rows, a.v_stride);
     } else {
       const F32Rows v = f32_rows(v_rows, a.v_stride, keys, a.value_dim, true, value_scratch);
@@ -226,6 +264,7 @@ AttentionProblem problem_of(const AttentionArgs& args) {
   p.dtype = args.dtype;
   p.q_rows = args.q_rows, p.k_rows = args.k_rows, p.head_dim = args.head_dim, p.value_dim = args.value_dim;
   p.scale = args.scale, p.has_soft_cap = args.soft_cap > 0, p.has_bias = args.bias != nullptr;
+  p.has_blocks = args.k_format || args.v_format;
   return p;
 }
 

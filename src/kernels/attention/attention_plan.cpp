@@ -34,6 +34,8 @@ constexpr AttentionRule kRules[] = {
               p.q_rows * (p.head_dim + kLaneSum * t.f32_lanes) < p.head_dim * t.f32_lanes;
      }},
     {kBlocks, "there are no matrix tiles", [](const Problem&, const Target& t) { return !t.has_matrix_tiles; }},
+    {kBlocks, "keys or values are blocks, which are decoded to vectors",
+     [](const Problem& p, const Target&) { return p.has_blocks; }},
     {kBlocks, "with so few queries, tiles do not pay for packing keys and values",
      [](const Problem& p, const Target&) { return p.q_rows < kMinTiledQueries; }},
     {kBlocks, "heads are so narrow that a step of tiles would be mostly zeros",

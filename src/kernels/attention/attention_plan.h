@@ -24,6 +24,7 @@ inline constexpr int64_t kMaxBlockQueries = 48;          ///< kQueryVectors of t
 inline constexpr int64_t kBlockKeys = 128;               ///< keys of a score block; at most kPartialSumTerms
 inline constexpr int64_t kTiledQueries = kTiledColumns;  ///< of a block on matrix tiles
 inline constexpr int64_t kFewQueries = 8;                ///< most queries of AttentionKernel::few_queries
+inline constexpr int64_t kBlockColumns = 32;  ///< elements of a block, where keys or values are of a block format
 inline constexpr int64_t kStripKeys = 64;  ///< of a strip: scores and weights of two strips fit the first-level cache
 
 /// What strategies depend on beside the problem.
@@ -46,6 +47,7 @@ struct AttentionProblem {
   int64_t head_dim = 0, value_dim = 0;         ///< D of q and k, Dv of v
   double scale = 1;
   bool has_soft_cap = false, has_bias = false;
+  bool has_blocks = false;  ///< keys or values are of a block format
   int threads = 1;
 
   /// How many heads of q share a head of k.

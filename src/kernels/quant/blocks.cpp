@@ -183,16 +183,22 @@ void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t
   }
 }
 
-void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) {
+void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
+                       int64_t to_stride) {
   const bool vectors = with_format(format, [&]<class Format>() HWY_ATTR {
     // A format may decode several blocks at once.
     const int64_t count = blocks * info(format).block_elements / Format::kElements;
-    for (int64_t b = 0; b < count; ++b) {
-      Store store{to + b * Format::kElements};
-      Format::decode(reinterpret_cast<const uint8_t*>(from) + b * Format::kBytes, store);
-    }
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t b = 0; b < count; ++b) {
+        Store store{to + r * to_stride + b * Format::kElements};
+        Format::decode(reinterpret_cast<const uint8_t*>(from) + r * row_bytes + b * Format::kBytes, store);
+      }
   });
-  if (!vectors) block_decoder(format)(from, blocks, to);
+  if (vectors) return;
+  for (int64_t r = 0; r < rows; ++r) block_decoder(format)(from + r * row_bytes, blocks, to + r * to_stride);
+}
+void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) {
+  decode_block_rows(format, from, 0, 1, blocks, to, 0);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -203,10 +209,15 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::kernels {
 
 HWY_EXPORT(decode_blocks);
+HWY_EXPORT(decode_block_rows);
 HWY_EXPORT(multiply_block_weights);
 
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept {
   HWY_DYNAMIC_DISPATCH(decode_blocks)(format, from, blocks, to);
+}
+void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
+                       int64_t to_stride) noexcept {
+  HWY_DYNAMIC_DISPATCH(decode_block_rows)(format, from, row_bytes, rows, blocks, to, to_stride);
 }
 void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t end) noexcept {
   HWY_DYNAMIC_DISPATCH(multiply_block_weights)(p, begin, end);

@@ -14,6 +14,10 @@ namespace rlx::kernels {
 /// Writes the elements of `blocks` blocks, as f32. Of f16 and bf16 `blocks` counts elements, a multiple
 /// of kHalvesTogether.
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept;
+/// The same for `blocks` blocks in each of `rows` rows: those begin `row_bytes` after each other, and row r is written
+/// from to[r * to_stride] on.
+void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
+                       int64_t to_stride) noexcept;
 
 /// y = activation(x wᵀ + bias) + residual for at most kMaxRows rows of x. Each block of w[n, k] is decoded
 /// once for 8, 4, 2 or 1 rows together, in registers or in the cache (for 7 rows: three times).

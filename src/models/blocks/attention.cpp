@@ -1,9 +1,13 @@
 // Norms of tokens, attention and its caches; see rlx/models/transformer.h.
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "models/blocks/cache_dtypes.h"
 #include "rlx/models/transformer.h"
+#include "rlx/ops/quantize_blocks.h"
 
 namespace rlx {
 
@@ -13,9 +17,34 @@ Value token_norm(ModelBuilder& b, Value x, const std::string& name, const TokenN
   return b.within(name, [&] { return rms_norm(x, b.param("weight", {x.dim(-1)}) + 1.0, {}, c.epsilon); });
 }
 
+std::span<const DType> cache_dtypes() {
+  // Of the block formats those whose encoders need no search: each step makes some.
+  static constexpr std::array kDTypes = {f32, f16, bf16, q8_0, q4_0};
+  return kDTypes;
+}
+
+std::string names_of_cache_dtypes(std::string_view conjunction) {
+  const std::span<const DType> all = cache_dtypes();
+  std::string names(name_of(all[0]));
+  for (size_t i = 1; i < all.size(); ++i)
+    names += text_of(i + 1 < all.size() ? ", " : text_of(" ", conjunction, " "), all[i]);
+  return names;
+}
+
+void check_cache_dtype(DType dtype, const Dim& head_dim) {
+  const std::span<const DType> all = cache_dtypes();
+  if (std::find(all.begin(), all.end(), dtype) == all.end())
+    fail(ErrorCode::unsupported, "caches of ", dtype, "; there are ", names_of_cache_dtypes("and"));
+  const int64_t length = info(dtype).block_elements;
+  if (is_block(dtype) && !(head_dim.is_static() && head_dim.value() % length == 0))
+    fail(ErrorCode::unsupported, "a cache of ", dtype, ", whose blocks have ", length, " elements, but heads have ",
+         head_dim, ", which is no multiple of that; take f16");
+}
+
 KeyValueCache KeyValueCache::inputs(Graph& g, const std::string& name, const Dims& dims, DType dtype) {
   if (dims.size() != 4)
     fail(ErrorCode::shape_mismatch, "a cache of ", Type{dtype, dims}, "; it is [B, kv_heads, capacity, head_dim]");
+  check_cache_dtype(dtype, dims[3]);
   return {g.input(name + ".keys", dtype, dims), g.input(name + ".values", dtype, dims)};
 }
 void KeyValueCache::output(const std::string& name) const {
@@ -29,13 +58,16 @@ Value cached_attention(Value q, Value k, Value v, KeyValueCache& cache, const Se
     fail(ErrorCode::invalid_argument,
          "attention with a cache needs its keys and values, and the position of the first ",
          "token: KeyValueCache::inputs and SequencePositions::inputs declare them");
-  // What is attended to and what attends have one dtype, that of the cache; sums are f32 in any case.
+  // What is attended to and what attends have one dtype, that of the cache, but for queries of blocks; sums are f32 in
+  // any case.
+  const DType kept = cache.keys.dtype();
   const auto heads_first = [&](Value t) {
     t = transpose(t, {0, 2, 1, 3});
-    return t.dtype() == cache.keys.dtype() ? t : convert(t, cache.keys.dtype());
+    return t.dtype() == kept || is_block(kept) ? t : convert(t, kept);
   };
-  cache.keys = dynamic_update_axis(cache.keys, heads_first(k), 2, positions.first);
-  cache.values = dynamic_update_axis(cache.values, heads_first(v), 2, positions.first);
+  const auto as_kept = [&](Value t) { return is_block(kept) ? quantize_blocks(heads_first(t), kept) : heads_first(t); };
+  cache.keys = dynamic_update_axis(cache.keys, as_kept(k), 2, positions.first);
+  cache.values = dynamic_update_axis(cache.values, as_kept(v), 2, positions.first);
   attrs.layout = AttentionLayout::bhsd;
   Value seen = slice_axis(cache.keys, 2, 0, positions.total), carried = slice_axis(cache.values, 2, 0, positions.total);
   Value mixed =

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/blocks/cache_dtypes.h"
 #include "models/language/cache_layout.h"
 #include "models/language/limits.h"
 #include "rlx/language_model.h"
@@ -280,8 +281,7 @@ Value DecoderBlocks::logits(Value x) {
 
 Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types, DType cache) {
   checked(config);
-  if (cache != f32 && cache != f16 && cache != bf16)
-    fail(ErrorCode::unsupported, "caches of ", cache, "; there are f32, f16 and bf16");
+  check_cache_dtype(cache, config.has_attention() ? config.head_dim : 0);  // states of recurrences are f32 in any case
   Graph g(config.architecture.empty() ? "decoder" : config.architecture);
   const Dim n = Dim::symbol("n"), rows = Dim::symbol("rows");
   Value ids = g.input("tokens", i32, {1, n});

@@ -318,6 +318,24 @@ Axes starts_within(const Tensor& x, Tensors starts, const Shape& sizes) {
   return from;
 }
 
+/// dynamic_update_slice of rows of blocks.
+Tensor updated_rows(Tensors in) {
+  Tensor y = in[0];
+  const Shape &shape = y.shape(), &sizes = in[1].shape();
+  const Axes start = starts_within(y, in.subspan(2), sizes);
+  const size_t row = byte_count(y.dtype(), {shape.back()});
+  const auto length = static_cast<size_t>(std::max<int64_t>(shape.back(), 1));
+  const std::byte* from = in[1].data();
+  std::byte* to = y.mutable_data();
+  for_each_index(Shape(sizes.begin(), sizes.end() - 1), [&](Axes i) {
+    for (size_t d = 0; d < i.size(); ++d) i[d] += start[d];
+    i.push_back(0);
+    if (row) std::memcpy(to + offset_of(shape, i) / length * row, from, row);
+    from += row;
+  });
+  return y;
+}
+
 }  // namespace
 
 OpDef define_gather() {
@@ -513,15 +531,18 @@ OpDef define_dynamic_update_slice() {
       .overwrites = 0,
       .infer =
           [](Types in) {
-            require_plain(in[0]);
             if (in[1].dtype != in[0].dtype)
               fail(ErrorCode::shape_mismatch, "the update ", in[1], " has another dtype than ", in[0]);
             require_starts(in[0], in.subspan(2));
             require_within(in[0], in[1].dims);
+            if (is_block(in[0].dtype) && (in[0].rank() == 0 || in[1].dims.back() != in[0].dims.back()))
+              fail(ErrorCode::unsupported, in[0], " is packed in blocks along its last dim: only whole rows of it can ",
+                   "be updated, not with ", in[1], "; dequantize it first");
             return in[0];
           },
       .reference =
           [](Tensors in) {
+            if (is_block(in[0].dtype())) return updated_rows(in);
             Tensor y = in[0];
             Axes start = starts_within(y, in.subspan(2), in[1].shape());
             size_t from = 0;
@@ -537,7 +558,9 @@ OpDef define_dynamic_update_slice() {
                   {.dims = {{5, 4}, {5, 1}, {2}}, .dtypes = {f64, f64, i64}, .lo = 0, .hi = 5},
                   {.dims = {{3}, {0}, {1}}, .dtypes = {i32, i32, i32}, .lo = 0, .hi = 3},
                   {.dims = {{}, {}}},
-                  {.dims = {{2, 1, 4}, {1, 1, 2}, {}, {}, {}}, .dtypes = {f64, f64, i16, i16, i16}, .lo = -1, .hi = 4}},
+                  {.dims = {{2, 1, 4}, {1, 1, 2}, {}, {}, {}}, .dtypes = {f64, f64, i16, i16, i16}, .lo = -1, .hi = 4},
+                  {.dims = {{2, 5, 64}, {2, 2, 64}, {3}}, .dtypes = {q8_0, q8_0, i32}, .lo = -2, .hi = 5},
+                  {.dims = {{3, 32}, {0, 32}, {}, {}}, .dtypes = {q4_0, q4_0, i64, i64}, .lo = 0, .hi = 3}},
   });
 }
 

@@ -296,10 +296,11 @@ Many<Value> dynamic_update_slice_vjp(Values in, Value, Value ct) {
   std::vector<Value> starts(in.begin() + 2, in.end());
   return {dynamic_update_slice(ct, zeros_like(in[1]), starts), dynamic_slice(ct, starts, in[1].dims())};
 }
-Value dynamic_update_slice_batch(Values in, const Mask& batched) {
+Many<Value> dynamic_update_slice_batch(Values in, const Mask& batched) {
   Dim size = batch_size(in, batched);
   Value x = batched[0] ? in[0] : repeat_front(in[0], size), update = batched[1] ? in[1] : repeat_front(in[1], size);
   if (!any(batched, 2)) return dynamic_update_slice(x, update, starts_behind_batch(x.graph(), in.subspan(2)));
+  if (is_block(x.dtype())) return {};  // nothing scatters blocks: lane by lane
   auto rank = size_t(x.rank()) - 1;
   Value starts = starts_of_lanes(in.subspan(2), Mask(batched.begin() + 2, batched.end()), size);
   Dims sizes = update.dims();

@@ -41,6 +41,6 @@ Many<Value> scatter_batch(Values in, const Mask& batched, const ScatterAttrs&);
 Many<Value> dynamic_slice_vjp(Values in, Value out, Value ct);
 Value dynamic_slice_batch(Values in, const Mask& batched, const DynamicSliceAttrs&);
 Many<Value> dynamic_update_slice_vjp(Values in, Value out, Value ct);
-Value dynamic_update_slice_batch(Values in, const Mask& batched);
+Many<Value> dynamic_update_slice_batch(Values in, const Mask& batched);
 
 }  // namespace rlx

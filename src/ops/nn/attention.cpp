@@ -6,7 +6,9 @@
 #include "ops/core/composite_rules.h"
 #include "ops/nn/heads.h"
 #include "rlx/ops/backward.h"
+#include "rlx/blocks.h"
 #include "rlx/ops/elementary.h"
+#include "rlx/ops/quantize.h"
 #include "rlx/ops/reduction.h"
 
 namespace rlx {
@@ -128,8 +130,11 @@ Attended::Attended(Graph& g, Value q_in, Value k_in, Value v_in, Value mask, con
   p = e / broadcast_like(sum, s, {3});
 }
 
+/// Keys or values as numbers of q's dtype.
+Value dequantized_operand(Value x, Value q) { return is_block(x.dtype()) ? dequantize_blocks(x, q.dtype()) : x; }
+
 Value attention_parts(Graph& g, Values in, const AttentionAttrs& a) {
-  Attended at(g, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value{}, a);
+  Attended at(g, in[0], dequantized_operand(in[1], in[0]), dequantized_operand(in[2], in[0]), in.size() > 3 ? in[3] : Value{}, a);
   const AttentionDims& d = at.d;
   Value y = dot_general(reshape(at.p, at.grouped(d.k.length)), at.v, {{0, 1}, {0, 1}, {3}, {2}});
   return from_bhsd(reshape(y, {d.q.batch, d.q.heads, d.q.length, d.v.width}), d.q, in[0]);
@@ -157,7 +162,10 @@ Many<Value> attention_backward_parts(Graph& g, Values in, const AttentionAttrs& 
 }
 
 Type attention_type(Types in, const AttentionAttrs& a) {
-  require_dtype(in.first(3), kReal);
+  std::vector<Type> numbers = {in[0]};
+  for (const Type& t : in.subspan(1, 2))
+    if (!is_block(t.dtype)) numbers.push_back(t);
+  require_dtype(numbers, kReal);
   AttentionDims d(in[0], in[1], in[2], a);
   if (in.size() != size_t{3} + (a.mask != AttentionMask::none))
     fail(ErrorCode::invalid_argument, "the mask is '", names_of(a.mask)[size_t(a.mask)], "', but there are ", in.size(),
@@ -200,7 +208,8 @@ Tensor attention_of(Tensors in, const AttentionAttrs& a) {
   std::vector<Type> types;
   for (const Tensor& t : in) types.push_back(t.type());
   Type type = attention_type(types, a);
-  Array<double> q(in[0]), k(in[1]), v(in[2]), y(shape_of(type.dims));
+  const auto numbers = [](const Tensor& t) { return is_block(t.dtype()) ? dequantized(t, f64) : t; };
+  Array<double> q(in[0]), k(numbers(in[1])), v(numbers(in[2])), y(shape_of(type.dims));
   std::optional<MaskElements> mask;
   if (a.mask != AttentionMask::none) mask.emplace(in[3]);
   HeadDims out(type, a.layout, a.heads, "the result");
@@ -277,6 +286,29 @@ std::vector<Sample> attention_samples() {
           {.dims = {{2, 1, 3, 4}, {2, 1, 3, 4}, {2, 1, 3, 4}}, .attrs = attrs(1, bhsd, plain), .lo = -99, .hi = 99}};
 }
 
+/// Keys and values of a packed cache: one query a head, several, and values alone.
+std::vector<Sample> attention_samples_of_blocks() {
+  using enum AttentionLayout;
+  auto causal = [](int64_t heads, int64_t kv_heads, AttentionLayout layout) {
+    return AttentionAttrs{.heads = heads, .kv_heads = kv_heads, .layout = layout, .causal = true};
+  };
+  return {{.dims = {{1, 4, 1, 32}, {1, 2, 9, 32}, {1, 2, 9, 64}},
+           .dtypes = {f64, q8_0, q8_0},
+           .attrs = causal(4, 2, bhsd),
+           .lo = -0.5,
+           .hi = 0.5},
+          {.dims = {{2, 3, 2, 32}, {2, 5, 1, 32}, {2, 5, 1, 32}, {2, 5}},
+           .dtypes = {f64, q4_0, q4_0, boolean},
+           .attrs = AttentionAttrs{.heads = 2, .kv_heads = 1, .layout = bshd, .mask = AttentionMask::key_padding},
+           .lo = -0.5,
+           .hi = 0.5},
+          {.dims = {{3, 64}, {4, 64}, {4, 64}},
+           .dtypes = {f64, f64, q8_0},
+           .attrs = causal(2, 2, packed),
+           .lo = -0.5,
+           .hi = 0.5}};
+}
+
 }  // namespace
 
 OpDef define_attention() {
@@ -284,7 +316,8 @@ OpDef define_attention() {
       .name = "attention",
       .doc = "softmax of q kᵀ scale, soft-capped, biased and masked in this order, times v. Query i stands at "
              "Sk - Sq + i; causal: it "
-             "sees no key behind it; window: none further away than that. A query that sees no key gives zeros",
+             "sees no key behind it; window: none further away than that. A query that sees no key gives zeros. k and v "
+             "are of q's dtype, or each of a block format, whose numbers count as q's dtype",
       .source = "Vaswani et al., NIPS 2017; grouped heads: Ainslie et al., EMNLP 2023",
       .operands = {"q", "k", "v", "mask?"},
       .covers = {"Attention"},
@@ -292,11 +325,19 @@ OpDef define_attention() {
       .reference = [](Tensors in, const AttentionAttrs& a) { return attention_of(in, a); },
       .decompose = [](Graph& g, Values in, const AttentionAttrs& a) { return attention_parts(g, in, a); },
       .vjp = [](Values in, Value, Value ct, const AttentionAttrs& a) -> Many<Value> {
-        auto d = attention_backward(in[0], in[1], in[2], ct, in.size() > 3 ? in[3] : Value{}, a);
+        auto d = attention_backward(in[0], dequantized_operand(in[1], in[0]), dequantized_operand(in[2], in[0]), ct,
+                                    in.size() > 3 ? in[3] : Value{}, a);
+        if (is_block(in[1].dtype())) d.k = {};
+        if (is_block(in[2].dtype())) d.v = {};
         Many<Value> all = {d.q, d.k, d.v, d.bias};
         return all.resize(in.size()), all;
       },
-      .samples = attention_samples,
+      .samples =
+          [] {
+            auto all = attention_samples();
+            for (Sample& s : attention_samples_of_blocks()) all.push_back(std::move(s));
+            return all;
+          },
   });
 }
 
@@ -310,6 +351,7 @@ OpDef define_attention_backward() {
       .covers = {"AttentionBackward", "AttentionBackwardAll"},
       .infer = [](Types in, const AttentionAttrs& a) -> Many<Type> {
         if (in.size() < 4) fail(ErrorCode::invalid_argument, "q, k, v and ct are needed, got ", in.size(), " operands");
+        require_dtype(in.first(3), kReal);
         std::vector<Type> forward(in.begin(), in.begin() + 3);
         if (in.size() > 4) forward.push_back(in[4]);
         Type y = attention_type(forward, a);

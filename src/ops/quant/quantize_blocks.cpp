@@ -3,11 +3,14 @@
 #include "ops/quant/block_scales.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/quantize.h"
+#include "rlx/ops/quantize_blocks.h"
 #include "rlx/ops/take.h"
+#include "tensor/blocks/encode.h"
 
 namespace rlx {
 
 // ---- builders ----
+Value quantize_blocks(Value x, DType dtype) { return emit(op::quantize_blocks, {x}, QuantizeBlocksAttrs{dtype}); }
 Value dequantize_blocks(Value x, DType dtype) { return emit(op::dequantize_blocks, {x}, DequantizeBlocksAttrs{dtype}); }
 Value dequantize_blockwise(Value q, CodeScales s, int64_t axis, int64_t block_size, std::optional<DType> dtype) {
   std::vector<Value> in = {q, s.scale};
@@ -147,6 +150,35 @@ std::vector<Sample> block_samples() {
 }
 
 }  // namespace
+
+OpDef define_quantize_blocks() {
+  using A = QuantizeBlocksAttrs;
+  return define<A>({
+      .name = "quantize_blocks",
+      .doc = "x as blocks of `dtype`, a format of GGUF's with an encoder, along its last dim",
+      .source = "GGUF specification and ggml's quantizers",
+      .operands = {"x"},
+      .differentiable = false,
+      .infer =
+          [](Types in, const A& a) {
+            if (const DType x = in[0].dtype; x != f32 && x != f64 && x != f16 && x != bf16)
+              fail(ErrorCode::invalid_argument, "blocks are made of f32, f64, f16 or bf16, not of ", in[0]);
+            blocks::required_encoder(a.dtype);
+            const int64_t length = info(a.dtype).block_elements;
+            if (in[0].rank() == 0 || (in[0].dims.back().is_static() && in[0].dims.back().value() % length != 0))
+              fail(ErrorCode::shape_mismatch, a.dtype, " holds blocks of ", length,
+                   " elements along the last dim, of which ", in[0], " has no whole number");
+            return Type{a.dtype, in[0].dims};
+          },
+      .reference = [](Tensors in, const A& a) { return quantized(in[0], a.dtype); },
+      .batch = [](Values in, const A& a) { return quantize_blocks(in[0], a.dtype); },
+      .samples = {{.dims = {{2, 64}}},
+                  {.dims = {{3, 1, 32}}, .attrs = A{q4_0}, .lo = -3, .hi = 5},
+                  {.dims = {{96}}, .attrs = A{q5_1}},
+                  {.dims = {{0, 32}}},
+                  {.dims = {{2, 256}}, .dtypes = {f16}, .attrs = A{q4_k}}},
+  });
+}
 
 OpDef define_dequantize_blocks() {
   return define<DequantizeBlocksAttrs>({

@@ -43,6 +43,14 @@ BlockEncoder block_encoder(DType dtype) {
   }
 }
 
+BlockEncoder blocks::required_encoder(DType dtype) {
+  block_decoder(dtype);  // says so if `dtype` is no block format
+  if (BlockEncoder encode = block_encoder(dtype)) return encode;
+  fail(ErrorCode::unsupported, "blocks of ", dtype,
+       " are not made here, only read; there are encoders for q4_0, q4_1, q5_0, q5_1, q8_0, q2_k to q6_k, mxfp4, tq1_0 "
+       "and tq2_0");
+}
+
 Tensor dequantized(const Tensor& x, DType dtype) {
   BlockDecoder decode = block_decoder(x.dtype());
   if (dtype != f32 && dtype != f64 && dtype != f16 && dtype != bf16)
@@ -67,12 +75,7 @@ Tensor dequantized(const Tensor& x, DType dtype) {
 
 Tensor quantized(const Tensor& x, DType dtype) {
   if (!is_float(x.dtype())) fail(ErrorCode::invalid_argument, "blocks are made of floats, not of ", x.type());
-  block_decoder(dtype);  // says so if `dtype` is no block format
-  BlockEncoder encode = block_encoder(dtype);
-  if (!encode)
-    fail(ErrorCode::unsupported, "blocks of ", dtype,
-         " are not made here, only read; there are encoders for q4_0, q4_1, q5_0, q5_1, q8_0, q2_k to q6_k, mxfp4, "
-         "tq1_0 and tq2_0");
+  const BlockEncoder encode = blocks::required_encoder(dtype);
   Tensor y = Tensor::uninitialized(dtype, x.shape());
   if (x.element_count() == 0) return y;
   const DTypeInfo& format = info(dtype);

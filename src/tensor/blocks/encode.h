@@ -6,6 +6,9 @@
 
 namespace rlx::blocks {
 
+/// The format's encoder; fails if it has none, or if `dtype` is no block format.
+BlockEncoder required_encoder(DType dtype);
+
 void encode_q4_0(const float* from, int64_t blocks, std::byte* to);
 void encode_q4_1(const float* from, int64_t blocks, std::byte* to);
 void encode_q5_0(const float* from, int64_t blocks, std::byte* to);

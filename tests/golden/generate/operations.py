@@ -11,7 +11,7 @@ import recorded
 
 MODULES = ["elementwise", "elementwise_gradients", "activations", "shape", "index", "index_gradients", "take", "arrange_gradients", "reduce", "contract",
            "norms", "attention", "attention_gradients", "windows", "window_gradients", "network_gradients", "recurrent",
-           "quantize", "scaled", "qat", "linalg", "spd", "sparse", "linalg_singular", "random", "fft", "signal", "special", "splat", "optimizers"]
+           "quantize", "block_caches", "scaled", "qat", "linalg", "spd", "sparse", "linalg_singular", "random", "fft", "signal", "special", "splat", "optimizers"]
 
 
 def main(names):
