@@ -33,6 +33,10 @@ LanguageModelOptions::LanguageModelOptions(CLI::App& app) {
       add_choice(app, "--cache", cache, cache_choices(),
                  "of keys and values: f16 and bf16 take half the memory and round to 11 and 8 bits, blocks of q8_0 and "
                  "q4_0 a quarter and a seventh (default f32)");
+  app.add_flag(
+      "--copied", is_copied,
+      "copy the weights into memory, for files that other processes may write to or shorten meanwhile; else they are "
+      "mapped, and a file that is shortened ends this process");
   add_threads_option(app, threads);
   device_option = add_device_option(app, device);
   execution.emplace(app);
@@ -57,6 +61,7 @@ LanguageModel LanguageModelOptions::load(int64_t chunk) const {
   if (threads > 0) options.threads = threads;
   if (context > 0) options.context = context;
   if (chunk > 0) options.chunk = chunk;
+  if (is_copied) options.access = FileAccess::copied;
   for (const std::string& text : adapters) options.adapters.push_back(adapter_of(text));
   ProgressBar bar("loading");
   options.progress = [&](size_t done, size_t all) { bar.show(done, all); };

@@ -19,7 +19,7 @@ std::vector<std::pair<std::string, DType>> cache_choices();
 
 /// The parser writes into the members, so that the object must stay where it is until arguments are parsed.
 struct LanguageModelOptions {
-  /// Adds --model, --lora, --context, --cache, --threads, --device and --execution.
+  /// Adds --model, --lora, --context, --cache, --copied, --threads, --device and --execution.
   explicit LanguageModelOptions(CLI::App& app);
   /// Loads the model and shows a progress bar meanwhile. A chunk of 0 is the profile's, else the default.
   LanguageModel load(int64_t chunk = 0) const;
@@ -28,6 +28,7 @@ struct LanguageModelOptions {
   int64_t context = 0;  ///< 0: as LanguageModel::Options::context
   int threads = 0;      ///< 0: as many as the process may use
   DType cache = f32;
+  bool is_copied = false;  ///< the weights: LanguageModel::Options::access
   std::vector<std::string> adapters = {};
   const CLI::Option *cache_option = nullptr, *device_option = nullptr;
   std::optional<ExecutionOption> execution;

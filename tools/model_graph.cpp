@@ -56,9 +56,9 @@ Graph language_model_graph(const std::string& path) {
                         LanguageModelConfig config;
                         if (is_folder(path)) {
                           config = decoder_config(path).value();
-                          weights = language::open_folder(path, config, FileAccess::mapped);
+                          weights = language::open_folder(path, config, FileAccess::copied);
                         } else {
-                          const GgufFile file = GgufFile::open(path, FileAccess::mapped);
+                          const GgufFile file = GgufFile::open(path);
                           config = LanguageModelConfig::from_gguf(file);
                           weights = language::open_gguf(file, config);
                         }

@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <span>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/printable_text.h"
@@ -29,6 +32,16 @@ uintmax_t size_of(const fs::path& path) {
   std::error_code error;
   const uintmax_t size = fs::file_size(path, error);
   return error ? 0 : size;
+}
+
+/// A checksum of the file, read piece by piece: whoever shortens a mapped file ends the process that reads it.
+std::string sum_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> piece(size_t{1} << 20);
+  std::string sums;
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0)
+    sums += hex_text(checksum(std::as_bytes(std::span(piece.data(), static_cast<size_t>(in.gcount())))));
+  return hex_text(fnv1a(sums));
 }
 
 void trim(const fs::path& folder, const fs::path& keep) {
@@ -59,8 +72,7 @@ std::string made_by_text(const std::string& model_folder, const std::string& set
     const fs::path path = fs::path(model_folder) / name;
     std::error_code error;
     if (!fs::exists(path, error)) continue;
-    const auto file = FileBytes::map(path.string());
-    text += text_of("; ", name, " ", hex_text(checksum(file->bytes())));
+    text += text_of("; ", name, " ", sum_of(path));
   }
   return text;
 }

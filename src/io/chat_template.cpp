@@ -177,8 +177,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const std::string& path) {
   return with_context(
       [&] { return "loading the chat template of '" + path + "'"; },
       [&]() -> std::optional<ChatTemplate> {
-        if (given.extension() == ".gguf" && !is_folder)
-          return from_gguf(GgufFile::open(path, FileAccess::mapped).metadata());
+        if (given.extension() == ".gguf" && !is_folder) return from_gguf(GgufFile::open(path).metadata());
         const fs::path folder = is_folder ? given : given.parent_path();
         std::optional<std::string> text;
         std::string name;

@@ -1,6 +1,8 @@
 // See the header.
 #include "passes/subgraphs.h"
 
+#include <algorithm>
+
 #include "ir/leaves.h"
 #include "ir/rewrite.h"
 #include "rlx/ops/control.h"
@@ -38,8 +40,12 @@ struct Contents {
   }
   Growth room() const {
     constexpr size_t kForEachByte = 32;  // 4-bit values become f32 by way of i32
+    // What many nodes ask for at most: a file of some kilobytes must not fill the memory because it has a hundred of
+    // them.
+    constexpr size_t kMostBytes = size_t{1} << 30, kManyNodes = size_t{1} << 22, kForEachOfMany = 32;
     Growth room = Growth::of(nodes);
-    room.bytes += kForEachByte * constant_bytes;
+    room.bytes = std::min(room.bytes, kMostBytes) + kForEachByte * constant_bytes;
+    room.nodes = std::min(room.nodes, kManyNodes + kForEachOfMany * nodes);
     return room;
   }
 };

@@ -15,8 +15,8 @@ bool holds_programs(const Node& node);
 /// `pass` applied to the graph, and before that to the programs in its nodes, to any depth.
 Graph with_bodies(const Graph& g, const std::function<Graph(const Graph&)>& pass);
 
-/// What one pass over the graph and its sub-graphs may make: as much as their nodes allow, and what is in proportion to
-/// the constants that they hold (codes of four bits become numbers of thirty-two).
+/// What one pass over the graph and its sub-graphs may make: as much as their nodes allow, up to 1 GiB of constants,
+/// and what is in proportion to the constants that they hold (codes of four bits become numbers of thirty-two).
 Growth room_to_grow(const Graph& g);
 /// The same of one node whose operands are in the graph `g`, with the constants among them.
 Growth room_to_grow(const Graph& g, const Node& node, std::span<const Ref> operands);

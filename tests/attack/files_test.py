@@ -16,6 +16,7 @@ import pathlib
 import random
 import resource
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -89,13 +90,18 @@ class Attack:
             if not SANITIZED:
                 resource.setrlimit(resource.RLIMIT_AS, (MEMORY_OF_A_RUN, MEMORY_OF_A_RUN))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            # The processor's time: a machine may have other work. The system ends the process with SIGXCPU.
+            seconds = SECONDS_OF_A_RUN * (10 if SANITIZED else 1)
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
         try:
             done = subprocess.run([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                                  timeout=SECONDS_OF_A_RUN * (10 if SANITIZED else 1), env=self.environment | environment, preexec_fn=limit)
+                                  timeout=SECONDS_OF_A_RUN * (90 if SANITIZED else 9), env=self.environment | environment, preexec_fn=limit)
         except subprocess.TimeoutExpired:
-            return self.found(words, f"still running after {SECONDS_OF_A_RUN} s", b"")
+            return self.found(words, f"no end in {9 * SECONDS_OF_A_RUN} s", b"")
         self.codes[done.returncode] = self.codes.get(done.returncode, 0) + 1
+        if done.returncode == -signal.SIGXCPU:
+            return self.found(words, f"still running after {SECONDS_OF_A_RUN} s of the processor's time", done.stderr)
         if done.returncode not in allowed:
             return self.found(words, f"exit code {done.returncode}", done.stderr)
         try:

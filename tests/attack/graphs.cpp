@@ -199,12 +199,12 @@ int attack(const Settings& settings) {
     if (child < 0) return 2;
     if (child == 0) run_graphs(settings, progress, end);
     uint64_t seen = progress.steps;
-    auto since = Clock::now();
+    Stopwatch since(child);
     int status = 0;
     bool ended_late = false;
     while (waitpid(child, &status, WNOHANG) != child) {
-      if (progress.steps != seen) seen = progress.steps, since = Clock::now();
-      if (Clock::now() - since > std::chrono::duration<double>(settings.most_seconds_of_a_phase())) {
+      if (progress.steps != seen) seen = progress.steps, since = Stopwatch(child);
+      if (since.is_beyond(settings.most_seconds_of_a_phase())) {
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
         ended_late = true;

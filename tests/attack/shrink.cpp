@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <memory>
 
@@ -221,6 +222,21 @@ class Shrinker {
 
 }  // namespace
 
+Stopwatch::Stopwatch(pid_t process) : process_(process), used_(used()) {}
+double Stopwatch::used() const {
+#if defined(__linux__)
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(process_, &clock) == 0 && clock_gettime(clock, &time) == 0)
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+#endif
+  return 0;
+}
+bool Stopwatch::is_beyond(double seconds) const {
+  constexpr double kSlowest = 9;
+  return used() - used_ > seconds || seconds_since(begin_) > kSlowest * seconds;
+}
+
 Outcome tried_apart(const Trial& trial, double most_seconds) {
   int ends[2];
   if (pipe(ends) != 0) fail(ErrorCode::io, "no pipe: ", std::strerror(errno));
@@ -240,8 +256,10 @@ Outcome tried_apart(const Trial& trial, double most_seconds) {
     _exit(written ? 0 : 1);
   }
   close(ends[1]);
+  const Stopwatch watch(child);
   pollfd wait{ends[0], POLLIN, 0};
-  const bool ended = poll(&wait, 1, static_cast<int>(most_seconds * 1000)) > 0;
+  bool ended = false;
+  while (!ended && !watch.is_beyond(most_seconds)) ended = poll(&wait, 1, 20) > 0;
   std::string said(4096, '\0');
   const ssize_t bytes = ended ? read(ends[0], said.data(), said.size()) : 0;
   close(ends[0]);

@@ -74,6 +74,22 @@ TEST_CASE("what was compiled once is found again") {
   CHECK(std::distance(fs::directory_iterator(cache.folder), fs::directory_iterator()) == 3);
 }
 
+TEST_CASE("a folder that others can write to keeps nothing, and nothing in it is loaded") {
+  TemporaryFolder dir;
+  fs::path root(dir / "root");
+  CompiledCache cache;
+  cache.folder = (root / "cache").string();
+  compiled_in(fs::path(cache.folder) / "k1.mlmodelc", 77);
+  fs::permissions(cache.folder, fs::perms::all);
+  const CompiledModel model = cache.find_or_make("k1", [&] { return compiled_in(root / "made", 10); });
+  CHECK(model.path == (root / "made").string());
+  CHECK(!model.kept);
+  // One that is made here is the user's alone.
+  cache.folder = (root / "new" / "cache").string();
+  CHECK(cache.find_or_make("k1", [&] { return compiled_in(root / "made", 10); }).kept);
+  CHECK((fs::status(cache.folder).permissions() & fs::perms::all) == fs::perms::owner_all);
+}
+
 TEST_CASE("entries that were used longest ago go first") {
   TemporaryFolder dir;
   fs::path root(dir / "root");

@@ -218,3 +218,21 @@ TEST_CASE("no number in an attribute or an extent makes compiling for the CPU lo
 TEST_CASE("no number in an attribute or an extent makes compiling for Core ML long or large") {
   CHECK(found_by(true) == "");
 }
+
+TEST_CASE("many nodes that each make a table do not fill the memory together") {
+  // 200 nodes, 16 kB as text. Each table alone is far below what one node may make; together they took 2.9 GiB.
+  std::vector<Type> types = {{f32, {1, 1, 5}}};
+  const Graph g = trace(types, [&](Graph&, Values in) {
+    std::vector<Value> all;
+    for (int64_t i = 0; i < 200; ++i) all.push_back(resize_linear(in[0], {1'400'000 + i}));
+    return all;
+  });
+  std::string why;
+  try {
+    dispatch_report(g, Device::cpu());
+  } catch (const Error& e) {
+    why = e.what();
+    CHECK(e.code() == ErrorCode::out_of_memory);
+  }
+  CHECK(why.find("at most 1073741824 are made of it") != std::string::npos);
+}

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "io/cache_folder.h"
 #include "rlx/error.h"
 
 namespace rlx::coreml_framework {
@@ -106,6 +107,12 @@ std::string content_key(const std::string& package, const std::string& system) {
 }
 
 CompiledModel CompiledCache::find_or_make(const std::string& key, const std::function<std::string()>& compile) const {
+  // What somebody else may have put there is not loaded.
+  try {
+    make_cache_folder(folder);
+  } catch (const Error&) {
+    return {compile(), false};
+  }
   fs::path entry = fs::path(folder) / (key + ".mlmodelc");
   std::error_code error;
   if (fs::is_directory(entry, error)) {
@@ -113,8 +120,7 @@ CompiledModel CompiledCache::find_or_make(const std::string& key, const std::fun
     return {entry.string()};
   }
   std::string made = compile();
-  fs::create_directories(folder, error);
-  if (error || !moved(made, entry, name_aside(folder, key))) return {made, false};
+  if (!moved(made, entry, name_aside(folder, key))) return {made, false};
   trim(entry.filename().string());
   return {entry.string()};
 }
@@ -163,8 +169,9 @@ CompiledCache default_cache() {
   const char* caches = ".cache";
 #endif
   std::error_code error;
-  fs::path base = home && *home ? fs::path(home) / caches : fs::temp_directory_path(error);
-  cache.folder = (base / "rlx" / "coreml").string();
+  // In the folder for temporary files anybody may make a folder, and what lies in theirs can be renamed by them.
+  cache.folder = home && *home ? (fs::path(home) / caches / "rlx" / "coreml").string()
+                               : (fs::temp_directory_path(error) / text_of("rlx-coreml-", geteuid())).string();
   return cache;
 }
 

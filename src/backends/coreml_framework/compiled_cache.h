@@ -24,14 +24,15 @@ struct CompiledCache {
   std::string folder;                ///< is created when it is needed
   uint64_t most_bytes = 4ull << 30;  ///< beyond which the entries that were used longest ago go
   /// The compiled model for that key: the one that is there, or what `compile` makes, which returns the path of a
-  /// folder that is moved into the cache. Two that compile the same leave one. A cache that cannot be written to costs
-  /// the next one a compilation, and fails nobody.
+  /// folder that is moved into the cache. Two that compile the same leave one. A cache that cannot be written to, or to
+  /// which others than this user may write, costs the next one a compilation, and fails nobody.
   CompiledModel find_or_make(const std::string& key, const std::function<std::string()>& compile) const;
   /// Removes entries, those used longest ago first, until `most_bytes` hold the rest; never `keep`. An entry is renamed
   /// before it is removed, so that nobody finds a part of one.
   void trim(const std::string& keep) const;
 };
-/// $RLX_COREML_CACHE, or rlx/coreml in the user's folder of caches.
+/// $RLX_COREML_CACHE, or rlx/coreml in the user's folder of caches, or without HOME one of the user in that of
+/// temporary files.
 CompiledCache default_cache();
 
 }  // namespace rlx::coreml_framework

@@ -32,9 +32,8 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 Tokenizer load_file(const std::filesystem::path& path, const std::filesystem::path& config) {
-  // Mapped: of a model of gigabytes only what stands before the data is read.
-  if (path.extension() == ".gguf")
-    return Tokenizer::from_gguf(GgufFile::open(path.string(), FileAccess::mapped).metadata());
+  // Of a model of gigabytes only what stands before the data is read.
+  if (path.extension() == ".gguf") return Tokenizer::from_gguf(GgufFile::open(path.string()).metadata());
   if (path.extension() != ".txt") return Tokenizer::from_json(read_file(path));
   VocabularyFileOptions options;
   std::error_code error;
