@@ -244,6 +244,9 @@ def histogramdd(sample, bins=10, range=None, density=False, weights=None):
 def gradient(x, *spacing, axis=None):
     """Central differences inside, one-sided ones at the ends, along each axis (a list) or one."""
     from ._shape import concatenate, slice_axis
+    x = as_array(x)
+    if x.dtype_name == "bool":
+        raise TypeError("gradient subtracts, and bools have no difference; convert them to numbers first")
     x = ew.inexact(x)
     axes = axes_of(axis, x.ndim)
     steps = list(spacing) * len(axes) if len(spacing) == 1 else list(spacing) or [1.0] * len(axes)
