@@ -167,6 +167,9 @@ def test_a_bincount_with_weights_that_are_bools():
 def test_what_numpy_refuses_is_refused():
     with pytest.raises(TypeError, match="bools"):
         rnp.gradient(np.array([[True, False], [True, True]]))
+    for offset in (np.nan, 0.5):
+        with pytest.raises(TypeError):
+            rnp.diagonal(IMAGE, offset=offset)
     z = np.array([1j, 2, 3 - 1j], np.complex64)
     for f in (rnp.max, rnp.min, rnp.argmax, rnp.argmin):
         for x in (z, z.real):
