@@ -167,6 +167,9 @@ def test_a_bincount_with_weights_that_are_bools():
 def test_what_numpy_refuses_is_refused():
     with pytest.raises(TypeError, match="bools"):
         rnp.gradient(np.array([[True, False], [True, True]]))
+    for weights in ("fweights", "aweights"):
+        with pytest.raises(TypeError, match=weights):
+            rnp.cov(np.ones((2, 3)), **{weights: np.full(3, 1j)})
     for offset in (np.nan, 0.5):
         with pytest.raises(TypeError):
             rnp.diagonal(IMAGE, offset=offset)

@@ -112,6 +112,8 @@ def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     for name, weights in (("fweights", fweights), ("aweights", aweights)):
         if weights is not None and as_array(weights).shape != x.shape[1:]:
             raise ValueError(f"{name} has one number for each of the {x.shape[1]} observations, got the shape {as_array(weights).shape}")
+        if weights is not None and _dtypes.is_complex(as_array(weights).dtype_name):
+            raise TypeError(f"{name} are real numbers, got {as_array(weights).dtype_name}")
     w = None
     if fweights is not None:
         w = convert(as_array(fweights), _dtypes.real_part(x.dtype_name))
