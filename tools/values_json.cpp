@@ -31,7 +31,8 @@ std::string element_text(const Tensor& t, size_t i) {
 
 }  // namespace
 
-std::string values_json(std::span<const Signature::Entry> entries, std::span<const Tensor> tensors) {
+std::string values_json(std::span<const Signature::Entry> entries, std::span<const Tensor> tensors,
+                        const std::optional<std::string>& label) {
   std::string text = "{\"outputs\": [";
   for (size_t o = 0; o < tensors.size(); ++o) {
     const Tensor& t = tensors[o];
@@ -46,7 +47,7 @@ std::string values_json(std::span<const Signature::Entry> entries, std::span<con
     for (size_t i = 0; i < t.element_count(); ++i) (text += i ? ", " : "") += element_text(t, i);
     text += "]}";
   }
-  return text + "]}\n";
+  return text + "]" + (label ? ", \"label\": " + json_text(*label) : "") + "}\n";
 }
 
 }  // namespace rlx::tools

@@ -163,6 +163,8 @@ def difference(got, wanted):
         if w.dtype.kind not in "biufc":
             return f"dtype {w.dtype} of NumPy"
         wide = np.complex128 if "c" in (g.dtype.kind, w.dtype.kind) else np.float64
+        if g.dtype.kind == "f" and w.dtype.kind == "f":  # what NumPy computed in f64 may be beyond our dtype
+            w = np.where(np.abs(w) > np.finfo(g.dtype).max, np.copysign(np.inf, w), w)
         if g.dtype.kind == w.dtype.kind == "i":  # what an index out of range reads: the least number of the dtype, which may be a narrower one
             w = np.where(w == np.iinfo(w.dtype).min, np.iinfo(g.dtype).min, w)
         with np.errstate(all="ignore"):
@@ -208,6 +210,9 @@ def run(count, seed, only=None, judge=np):
             continue
         elif their_error is not None and not is_numpy:
             tally["refused there alone"] += 1
+            continue
+        elif isinstance(their_error, ZeroDivisionError) and all(np.all(np.isnan(x)) for x in leaves(got)):
+            tally["divided by zero, NaN as in JAX"] += 1
             continue
         elif their_error is not None:
             kind = f"NumPy raises {type(their_error).__name__}: {str(their_error)[:70]}"

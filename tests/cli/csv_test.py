@@ -73,7 +73,16 @@ class Csv(ProgramTest):
         test = "a,y\n7,yes\n6,yes\n"
         text = self.succeeds(*self.train("a", "--learning-rate", 0.1, table=table, test=test, steps=400))
         self.assertRegex(text.splitlines()[-2], r"2 of 2|accuracy (1\.0|100)")
+        self.assertIn("t: y, whose 2 texts are numbers: no is 0, yes is 1", text)
         self.fails(1, "holds 'maybe', which is none", *self.train("a", table=table, test="a,y\n7,maybe\n"))
+
+    def test_a_text_among_the_numbers_of_one_column_makes_no_labels_of_them(self):
+        table = "a,y\n1,0.5\n2,x7\n3,1.5\n"
+        self.fails(1, r"row 3 of '.*d\.csv', column 'y', holds text, 'x7', among numbers; mend it.*--text-columns onehot",
+                   *self.train("a", table=table))  # fmt: skip
+        self.fails(1, r"row 3 of '.*d\.csv', column 'y', holds text, 'x7', among numbers", *self.train("y", table=table))
+        self.assertIn("t: y, whose 3 texts are numbers: 0.5 is 0, 1.5 is 1, x7 is 2",
+                      self.succeeds(*self.train("a", "--text-columns", "onehot", table=table)))  # fmt: skip
 
     def test_wrong_choices_and_columns(self):
         self.fails(1, "missing is 'guess'; it must be error, drop or mean", *self.train("age", "--missing", "guess"))

@@ -53,14 +53,42 @@ def test_convolutions_take_same_and_valid(rng, strides, dilation, kernel):
     assert same.shape[2:] == tuple(-(-n // s) for n, s in zip(IMAGE.shape[2:], strides))
     close(same, convolved(IMAGE, w, strides, pads, dilation).astype(np.float32), 1e-4)
     close(rlx.conv(IMAGE, w, strides, "valid", dilation), convolved(IMAGE, w, strides, [(0, 0)] * 2, dilation).astype(np.float32), 1e-4)
+    for padding, wanted in (("SAME", pads), ("VALID", [(0, 0)] * 2), ([(1, 2), (0, 1)], [(1, 2), (0, 1)])):
+        wanted = convolved(IMAGE, w, strides, wanted, dilation).astype(np.float32)
+        close(ops.conv(IMAGE, w, strides, padding, dilation), wanted, 1e-4)
+        close(rlx.jit(lambda x: ops.conv(x, w, strides, padding, dilation))(IMAGE), wanted, 1e-4)
+
+
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 2)])
+def test_pools_take_same_and_valid(stride, kernel):
+    pads = []
+    for n, s, k in zip(IMAGE.shape[2:], stride, kernel):
+        total = max((-(-n // s) - 1) * s + k - n, 0)
+        pads.append((total // 2, total - total // 2))
+    for padding, wanted in (("SAME", pads), ("valid", [(0, 0)] * 2), ([(1, 0), (0, 1)], [(1, 0), (0, 1)])):
+        for kind, fill, combined in (("max", -np.inf, np.max), ("mean", 0, np.mean)):
+            x = np.pad(IMAGE, [(0, 0), (0, 0), *wanted], constant_values=fill)
+            windows = np.lib.stride_tricks.sliding_window_view(x, kernel, (2, 3))[:, :, ::stride[0], ::stride[1]]
+            close(ops.pool(IMAGE, kind, kernel, stride, padding), combined(windows, (-2, -1)), 1e-5)
+    assert ops.pool(IMAGE, "max", kernel, padding="SAME").shape == (2, 3, *[-(-n // k) for n, k in zip(IMAGE.shape[2:], kernel)])
 
 
 def test_other_names_of_padding_are_errors():
     w = np.ones((4, 3, 2, 2), np.float32)
     with pytest.raises(ValueError, match="'REFLECT'"):
         rlx.conv(IMAGE, w, padding="REFLECT")
-    with pytest.raises(TypeError, match="conv: padding is a list of int, not 'SAME'"):
-        ops.conv(IMAGE, w, padding="SAME")
+    for call in (lambda: ops.conv(IMAGE, w, padding="REFLECT"), lambda: ops.pool(IMAGE, "max", (2, 2), padding="REFLECT")):
+        with pytest.raises(ValueError, match='(conv|pool): padding is \'REFLECT\'; it is "SAME", "VALID", '):
+            call()
+    with pytest.raises(ValueError, match="of one rank"):
+        ops.conv(IMAGE[0], w, padding="SAME")
+    with pytest.raises(ValueError, match=r"a pair \(low, high\) for each of the 2 spatial dims, got 1"):
+        ops.conv(IMAGE, w, padding=[(1, 2)])
+    with pytest.raises(ValueError, match="the last dim alone"):
+        ops.pool(IMAGE, kernel_size=2, padding="SAME")
+    with pytest.raises(TypeError, match="conv_transpose: padding is a list of int, not 'SAME'"):
+        ops.conv_transpose(IMAGE, np.ones((3, 4, 2, 2), np.float32), padding="SAME")
     with pytest.raises(ValueError, match="of one rank"):
         rlx.conv(IMAGE[0], w)
 
@@ -71,6 +99,33 @@ def test_other_names_of_padding_are_errors():
 def test_attributes_of_another_kind_are_type_errors(call):
     with pytest.raises(TypeError, match=r"(argmax: axis|argmax: keep_dims|reverse: axes) is (an integer|True or False), not (1.7|0.5|'no')"):
         call()
+
+
+@pytest.mark.parametrize("kind", ["median", (2, 2), 2, "max, count_include_pad = false"], ids=str)
+def test_another_choice_is_refused_with_those_that_there_are(kind):
+    with pytest.raises(TypeError, match="pool: kind is one of max, mean, sum, min, prod, not "):
+        ops.pool(IMAGE, kind, kernel_size=(2, 2))
+
+
+# ---- loops ----
+LOOPS = {"scan": lambda body, init: rlx.scan(lambda c, _: (body(c), None), init, length=2)[0],
+         "fori_loop": lambda body, init: rlx.fori_loop(0, 2, lambda i, c: body(c), init),
+         "while_loop": lambda body, init: rlx.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, body(s[1])), (0, init))[1]}
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_a_state_never_loses_what_it_was(loop):
+    for init, dtype in ((np.float32(1.5), "int32"), (1.5, "int32"), (np.float32(1e9), "float16"), (np.complex64(1j), "float32"),
+                        (np.int32(300), "uint8")):
+        with pytest.raises(ValueError, match="comes back as|for a state of"):
+            loop(lambda c: rnp.real(c).astype(dtype), init)
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_a_state_that_is_a_number_takes_the_dtype_of_the_body(loop):
+    for init, factor, wanted in ((1, np.float16(1.5), np.float16(2.25)), (1, 1.5, np.float32(2.25)), (np.int32(1), 1.5, np.float32(2.25)),
+                                 (1.5, rnp.asarray(2.0, "float64"), np.float64(6))):
+        close(loop(lambda c: c * factor, init), wanted)
 
 
 # ---- functions ----
@@ -104,6 +159,27 @@ def test_histograms_with_weights_that_are_bools():
     assert got.dtype == wanted.dtype and np.array_equal(got, wanted)
 
 
+def test_a_bincount_with_weights_that_are_bools():
+    x, weights = np.array([0, 1, 1, 3, 3]), np.array([True, True, True, False, True])
+    close(rnp.bincount(x, weights), np.bincount(x, weights), dtype=False)
+
+
+def test_what_numpy_refuses_is_refused():
+    with pytest.raises(TypeError, match="bools"):
+        rnp.gradient(np.array([[True, False], [True, True]]))
+    for weights in ("fweights", "aweights"):
+        with pytest.raises(TypeError, match=weights):
+            rnp.cov(np.ones((2, 3)), **{weights: np.full(3, 1j)})
+    for offset in (np.nan, 0.5):
+        with pytest.raises(TypeError):
+            rnp.diagonal(IMAGE, offset=offset)
+    z = np.array([1j, 2, 3 - 1j], np.complex64)
+    for f in (rnp.max, rnp.min, rnp.argmax, rnp.argmin):
+        for x in (z, z.real):
+            with pytest.raises(TypeError):
+                f(x, keepdims=(0, 0))
+
+
 @pytest.mark.parametrize("rcond", [0.0, 0.2, np.array([0.0, 0.5])], ids=str)
 def test_pinv_with_a_cutoff_that_is_an_array(rng, rcond):
     a = rng.normal(size=(2, 4, 3))
@@ -116,3 +192,10 @@ def test_silu_and_sigmoid_of_complex_numbers(rng):
     z = (rng.normal(size=8) + 1j * rng.normal(size=8)).astype(np.complex64)
     close(rlx.nn.sigmoid(z), (1 / (1 + np.exp(-z.astype(np.complex128)))).astype(np.complex64))
     close(rlx.nn.silu(z), (z / (1 + np.exp(-z.astype(np.complex128)))).astype(np.complex64))
+    far = np.array([-100 + 1j, 100 - 2j, -1000, 1000 + 3j], np.complex64)
+    wide = far.astype(np.complex128)
+    with np.errstate(all="ignore"):
+        wanted = np.where(far.real < 0, np.exp(wide), 1)
+    for f, of in ((rlx.nn.sigmoid, wanted), (rlx.nn.silu, wide * wanted)):
+        close(f(far), of.astype(np.complex64))
+        assert np.all(np.isfinite(rlx.grad(lambda z: rnp.sum(rnp.real(f(z))))(far)))

@@ -30,6 +30,27 @@ def test_a_view_that_is_read_only_of_memory_that_is_not_is_copied():
     assert np.array_equal(made, [1, 1, 1])
 
 
+@pytest.mark.parametrize("lent", [lambda b: b, memoryview, lambda b: memoryview(b).toreadonly()], ids=["bytearray", "memoryview", "read-only memoryview"])
+def test_memory_that_another_object_lends_is_copied_if_that_can_be_written_to(lent):
+    owner = bytearray(12)
+    view = np.frombuffer(lent(owner), np.float32)
+    view.flags.writeable = False
+    made = rnp.asarray(view)
+    owner[:4] = np.float32(7).tobytes()
+    assert view[0] == 7 and np.array_equal(made, [0, 0, 0])
+    constant = np.frombuffer(bytes(12), np.float32)
+    assert np.shares_memory(rnp.asarray(constant).numpy(), constant)
+
+
+def test_what_came_through_dlpack_and_can_be_written_to_elsewhere_is_copied():
+    source = np.ones(3, np.float32)
+    view = np.from_dlpack(source)
+    view.flags.writeable = False
+    made = rnp.asarray(view)
+    source[0] = 7
+    assert view[0] == 7 and np.array_equal(made, [1, 1, 1])
+
+
 def test_what_a_pullback_keeps_does_not_change():
     source = np.full(3, 2, np.float32)
     _, pull = rlx.vjp(lambda x: x * x, source)

@@ -38,6 +38,8 @@ def test_attributes_by_position():
     close(rlx.ops.cumsum(X, 1, True), np.cumsum(X[:, ::-1], 1)[:, ::-1])
     close(rlx.ops.softmax(X, 0), np.exp(X) / np.exp(X).sum(0))
     close(rlx.ops.one_hot(np.int32([1]), 3), np.float32([[0, 1, 0]]))
+    assert [x.shape for x in rlx.ops.split(X, (2, 1), 1)] == [(2, 2), (2, 1)]  # jax.lax.split(operand, sizes, axis)
+    close(rlx.ops.glu(X, 0), X[:1] / (1 + np.exp(-X[1:])))  # jax.nn.glu(x, axis)
     assert rlx.ops.rng_uniform(rlx.random.key(0), (2, 3)).shape == (2, 3)
 
 

@@ -98,9 +98,10 @@ void run_package(const PackageRun& options, const std::vector<NamedTensor>& inpu
     }
     if (!folder.empty()) OutputFolder(folder, entries).write(tensors);
     if (!options.output_file.empty()) write_safetensors(options.output_file, named);
-    if (options.json) return write_out(values_json(entries, tensors));
+    const auto label = label_among(model, results);
+    if (options.json) return write_out(values_json(entries, tensors, label));
     if (folder.empty() && options.output_file.empty()) write_out(table.text());
-    if (auto label = label_among(model, results)) write_out("label " + line_text(*label, 200) + "\n");
+    if (label) write_out("label " + line_text(*label, 200) + "\n");
   };
   if (options.steps.empty()) return write_step(model.predict(as_wanted(model, inputs), &state), options.output_dir);
   for (const std::string& folder : step_folders(options.steps)) {

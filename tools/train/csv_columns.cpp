@@ -67,6 +67,7 @@ CsvColumns::Column& CsvColumns::look_at(const std::string& file, const std::stri
   Column column;
   column.missing.resize(rows);
   column.numbers.assign(rows, std::nan(""));
+  size_t first_text = rows, numbers = 0;
   for (size_t row = 0; row < rows; ++row) {
     if (from.type != CsvType::text) {
       column.numbers[row] = load_number(from.values, row);
@@ -74,10 +75,14 @@ CsvColumns::Column& CsvColumns::look_at(const std::string& file, const std::stri
       continue;
     }
     column.missing[row] = is_missing(from.text[row]);
-    if (!column.missing[row] && !column.is_text) column.is_text = !number_of(from.text[row], column.numbers[row]);
+    if (column.missing[row]) continue;
+    if (number_of(from.text[row], column.numbers[row])) ++numbers;
+    else if (first_text == rows) first_text = row;
   }
   // A column without any value is text to nobody.
+  column.is_text = first_text < rows;
   if (column.is_text) column.numbers.clear();
+  if (column.is_text && numbers) column.first_text = first_text;
   return table.columns.emplace(name, std::move(column)).first->second;
 }
 
@@ -121,6 +126,10 @@ Tensor CsvColumns::read(const std::string& input, const std::string& file, const
     Learned& learned = at->second;
     if (column.is_text) {
       const std::vector<std::string>& text = table.csv.column(name).text;
+      if (alone && text_ == "error" && column.first_text)
+        fail(ErrorCode::invalid_argument, cell_text(file, name, *column.first_text), " holds text, ",
+             quoted_name(text[*column.first_text]),
+             ", among numbers; mend it, or say that all of the column are texts: --text-columns onehot");
       if (!alone && text_ == "error") {
         const auto first = static_cast<size_t>(std::find_if(rows.begin(), rows.end(),
                                                             [&](size_t row) {
@@ -159,10 +168,16 @@ Tensor CsvColumns::read(const std::string& input, const std::string& file, const
         if (alone) all[begin][i] = static_cast<double>(code);
         else all[begin + code][i] = 1;
       }
+      is_noted = true;
       if (!alone) {
         for (const std::string& each : learned.texts) called.push_back(name + "=" + each);
-        is_noted = true;
+        continue;
       }
+      std::string codes = text_of(name, ", whose ", learned.texts.size(), " texts are numbers:");
+      constexpr size_t kShown = 12;
+      for (size_t code = 0; code < std::min(kShown, learned.texts.size()); ++code)
+        codes += text_of(code ? ", " : " ", learned.texts[code], " is ", code);
+      called.push_back(codes + (learned.texts.size() > kShown ? ", ..." : ""));
       continue;
     }
     if (is_first) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ class CsvColumns {
     bool is_text = false;
     std::vector<bool> missing;    // by row
     std::vector<double> numbers;  // NaN where one is missing; empty for text
+    std::optional<size_t> first_text;  // of a column that also holds numbers: the row of the first cell that is none
   };
   struct Table {
     CsvTable csv;

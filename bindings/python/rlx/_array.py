@@ -293,7 +293,13 @@ def _is_frozen(a):
         if a.flags.writeable:
             return False
         a = a.base
-    return True
+    if a is None or isinstance(a, bytes):
+        return True
+    try:  # of another object that lends its memory, as np.frombuffer takes them
+        with memoryview(a) as lent:
+            return lent.readonly and (lent.obj is a or _is_frozen(lent.obj))
+    except TypeError:  # whatever it is, nothing says that it stays as it is
+        return False
 
 
 def as_array(x, dtype=None, share=False):

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, _prints, tree
-from ._array import Array, as_array, convert, current_trace, emit
+from ._array import Array, as_array, convert, current_trace, emit, is_number
 from ._native import Error, at_user_line
 from ._jit import Traced
 
@@ -35,6 +35,17 @@ def _traced_alike(functions, structures, types, printless=(None, None), zeros=({
 def _tree(operands):
     leaves, structure = tree.flatten(operands)
     return [as_array(x) for x in leaves], structure
+
+
+def _as_the_body_gives(leaves, arrays, types):
+    """The state in the dtypes that the body gives back for it, where they hold all of it: a Python number takes the body's as it does
+    beside an array, an array of a lesser dtype becomes it. None else: a float that began as an integer's would lose its fraction."""
+    if [s for _, s in types] != [x.shape for x in arrays]:
+        return None
+    for leaf, x, (dtype, _) in zip(leaves, arrays, types):
+        if (_dtypes.with_weak(dtype, leaf) if is_number(leaf) else _dtypes.promote(x.dtype_name, dtype)) != dtype:
+            return None
+    return [convert(x, dtype) for x, (dtype, _) in zip(arrays, types)]
 
 
 def cond(pred, true_fun, false_fun, *operands):
@@ -105,8 +116,7 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     first = Traced(body_of, flat, _types(arrays))
     if first.prints:
         return _printing_while_loop(cond_fun, body_fun, tree.unflatten(structure, arrays), max_trips)
-    if len(first.out_types) == len(arrays):
-        arrays = [convert(x, d) if x.shape == s else x for x, (d, s) in zip(arrays, first.out_types)]
+    arrays = _as_the_body_gives(tree.leaves(init), arrays, first.out_types) or arrays
     (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, (None, "the condition of while_loop"))
     if body.out_structure != structure or body.out_types != _types(arrays):
         raise Error(f"the body gives {_shown(body)} for a state of "
@@ -175,8 +185,8 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
     body = Traced(step, flat, types())
     if body.out_structure is None or body.out_structure[0] is not tuple or len(body.out_structure[-1]) != 2:
         raise Error("the function of a scan gives a pair: the next carry and what is stacked")
-    if [s for _, s in body.out_types[:n]] == [x.shape for x in carries] and body.out_types[:n] != _types(carries):
-        carries = [convert(x, d) for x, (d, _) in zip(carries, body.out_types)]
+    if body.out_types[:n] != _types(carries) and (widened := _as_the_body_gives(tree.leaves(init), carries, body.out_types[:n])):
+        carries = widened
         body = Traced(step, flat, types())
     carry_structure, y_structure = body.out_structure[-1]
     if carry_structure != structure or body.out_types[:n] != _types(carries):

@@ -44,6 +44,8 @@ def _text(value, kind):
         return "none" if value is None else value.body_text() if isinstance(value, _graph.Graph) else str(value)
     if kind == "type":
         return value if isinstance(value, str) else _graph.type_text(value.dtype_name, value.shape)
+    if "|" in kind and value not in kind.split("|"):
+        raise TypeError(f"one of {', '.join(kind.split('|'))}, not {value!r}")
     if kind == "string":
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return str(value)
@@ -116,6 +118,41 @@ def emit_op(name, operands, attributes):
     except Error as error:
         raise _of_axis(error, arrays, attributes) from None
     return out[0] if len(out) == 1 else tuple(out)
+
+
+def emit_windows(name, operands, attributes):
+    """The same for conv and pool, whose padding may also be "SAME", "VALID", or a pair (low, high) for each dim, as in JAX. Where it is
+    not the same on both sides, a convolution is the op `convolution`."""
+    given = {key: value for key, value, _ in attributes}
+    padding = given["padding"]
+    if not isinstance(padding, str) and not (isinstance(padding, (tuple, list)) and any(isinstance(p, (tuple, list)) for p in padding)):
+        return emit_op(name, operands, attributes)
+    from ._windows import pairs_of
+    x, *rest = operands = [as_array(v) for v in operands]
+    per_dim = lambda value, otherwise: tuple(otherwise) if value == () else (value,) if isinstance(value, int) else tuple(value)
+    if name == "pool" and given["padding_high"] != ():
+        raise ValueError(at_user_line(f"pool: padding is {padding!r}, which says both sides; padding_high is for numbers"))
+    if name == "conv" and (rest[0].ndim != x.ndim or x.ndim < 2):
+        raise ValueError(at_user_line(f"conv takes x [N, C, spatial...] and w [O, C / groups, kernel...] of one rank, got the shapes {x.shape} "
+                                      f"and {rest[0].shape}"))
+    _given(name, operands, [a for a in attributes if a[0] != "padding"])  # what is no list of numbers is refused as without a name
+    kernel = rest[0].shape[2:] if name == "conv" else per_dim(given["kernel_size"], ())
+    stride = per_dim(given["stride"], [1] * len(kernel) if name == "conv" else kernel)
+    dilation = per_dim(given["dilation"], [1] * len(kernel))
+    if not len(kernel) == len(stride) == len(dilation) or len(kernel) > x.ndim:
+        raise ValueError(at_user_line(f"{name}: stride and dilation have a number for each of the {len(kernel)} dims that the window slides "
+                                      f"over, got {stride} and {dilation}"))
+    try:
+        pairs = pairs_of(padding, x.shape[x.ndim - len(kernel):], kernel, stride, dilation)
+    except ValueError as error:
+        raise ValueError(at_user_line(f"{name}: {error}")) from None
+    low, high = [a for a, _ in pairs], [b for _, b in pairs]
+    if name == "pool":
+        replaced = {"padding": low, "padding_high": high}
+        return emit_op(name, operands, [(key, replaced.get(key, value), kind) for key, value, kind in attributes])
+    return emit_op("convolution", operands, [
+        ("strides", stride, "list of int"), ("padding_low", low, "list of int"), ("padding_high", high, "list of int"),
+        ("rhs_dilation", dilation, "list of int"), ("feature_group_count", given["groups"], "int")])
 
 
 def _of_axis(error, arrays, attributes):

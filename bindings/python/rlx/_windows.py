@@ -43,6 +43,11 @@ def _named_padding(name, extents, kernel, strides, dilation):
     return pairs
 
 
+def pairs_of(padding, extents, kernel, strides, dilation):
+    """(low, high) for each spatial dim, of a name, a number, or numbers and pairs."""
+    return _named_padding(padding, extents, kernel, strides, dilation) if isinstance(padding, str) else _pairs(padding, len(extents))
+
+
 def conv(x, w, strides=1, padding=0, dilation=1, groups=1):
     """Cross-correlation of x[n, c, spatial...] with w[out, c / groups, kernel...]. `padding` is a number, a number or a pair
     (low, high) for each spatial dim, "VALID" (none) or "SAME" (as many results as strides begin in x)."""
@@ -52,7 +57,7 @@ def conv(x, w, strides=1, padding=0, dilation=1, groups=1):
         raise ValueError(f"conv takes x[n, c, spatial...] and w[out, c / groups, kernel...] of one rank, got shapes {x.shape} and "
                          f"{w.shape}")
     strides, dilation = _per_axis(strides, rank, "strides"), _per_axis(dilation, rank, "dilation")
-    pairs = _named_padding(padding, x.shape[2:], w.shape[2:], strides, dilation) if isinstance(padding, str) else _pairs(padding, rank)
+    pairs = pairs_of(padding, x.shape[2:], w.shape[2:], strides, dilation)
     return ops.convolution(x, w, strides=strides, padding_low=[a for a, _ in pairs], padding_high=[b for _, b in pairs],
                            rhs_dilation=dilation, feature_group_count=groups)
 

@@ -82,7 +82,12 @@ def log_sigmoid(x):
 def sigmoid(x):
     """1 / (1 + e^-x)."""
     x = ew.inexact(x)
-    return ew.reciprocal(ew.add(ew.exp(ew.negative(x)), 1)) if _dtypes.is_complex(x.dtype_name) else ops.logistic(x)
+    if not _dtypes.is_complex(x.dtype_name):
+        return ops.logistic(x)
+    # Only of the half plane where e^z is at most 1: an infinite one would make NaN of its parts.
+    is_right = ew.greater_equal(ops.real(x), 0)
+    e = ew.exp(rnp.where(is_right, ew.negative(x), x))
+    return ew.divide(rnp.where(is_right, ew.add(ew.multiply(e, 0), 1), e), ew.add(e, 1))
 
 
 def hard_sigmoid(x):

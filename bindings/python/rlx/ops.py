@@ -5,7 +5,7 @@ are such; only behind any number of operands (`*xs`) they have to be named. `eps
 take operands of equal dims and dtypes here; the functions of `rlx.numpy` broadcast and promote.
 """
 
-from ._ops import emit_op, epsilon_of
+from ._ops import emit_op, emit_windows, epsilon_of
 
 __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_nearest_afz", "exp", "expm1", "log", "log1p",
            "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "tanh", "logistic", "erf", "is_finite", "bitwise_not", "popcnt", "clz",
@@ -1590,10 +1590,10 @@ def stack(*xs, axis=-1):
     return emit_op("stack", [*xs], [("axis", axis, "int")])
 
 
-def split(x, axis=0, sizes=()):
+def split(x, sizes=(), axis=0):
     """Consecutive parts of `axis`, of these sizes; they add up to its extent.
 
-    Attributes: axis (int; 0), sizes (list of dim; ()).
+    Attributes: sizes (list of dim; ()), axis (int; 0).
 
     Gives a tuple of 1 or 2 or 3 arrays, or one alone."""
     return emit_op("split", [x], [("axis", axis, "int"), ("sizes", sizes, "list of dim")])
@@ -1660,8 +1660,11 @@ def conv(x, w, stride=(), padding=(), dilation=(), groups=1):
     """x [N, C, spatial...] with the kernels w [O, C / groups, kernel...]: cross-correlation, zeros around x, as much
     padding after as before.
 
-    Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1)."""
-    return emit_op("conv", [x, w], [
+    Attributes: stride (list of int; ()), padding (list of int; ()), dilation (list of int; ()), groups (int; 1).
+
+    `padding` is also "SAME" (as many results as strides begin in x), "VALID" (none), or a pair (low, high) for
+    each of those dims."""
+    return emit_windows("conv", [x, w], [
         ("stride", stride, "list of int"),
         ("padding", padding, "list of int"),
         ("dilation", dilation, "list of int"),
@@ -1693,8 +1696,11 @@ def pool(x, kind="max", kernel_size=(), stride=(), padding=(), padding_high=(), 
 
     Attributes: kind (max | mean | sum | min | prod; "max"), kernel_size (list of dim; ()), stride (list of int;
     ()), padding (list of int; ()), padding_high (list of int; ()), dilation (list of int; ()), count_include_pad
-    (bool; True)."""
-    return emit_op("pool", [x], [
+    (bool; True).
+
+    `padding` is also "SAME" (as many results as strides begin in x), "VALID" (none), or a pair (low, high) for
+    each of those dims."""
+    return emit_windows("pool", [x], [
         ("kind", kind, "max|mean|sum|min|prod"),
         ("kernel_size", kernel_size, "list of dim"),
         ("stride", stride, "list of int"),
@@ -2031,14 +2037,14 @@ def elementwise_region(*xs, body=None):
     return emit_op("elementwise_region", [*xs], [("body", body, "graph")])
 
 
-def glu(x, activation="sigmoid", axis=-1, gate_first=False):
+def glu(x, axis=-1, activation="sigmoid", gate_first=False):
     """One half of x along `axis` times the activation of the other half, the gate: the second half unless
     gate_first.
 
     Source: Dauphin et al., ICML 2017; Shazeer, arXiv:2002.05202: with other activations
 
-    Attributes: activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh | relu6 | hard_swish;
-    "sigmoid"), axis (int; -1), gate_first (bool; False)."""
+    Attributes: axis (int; -1), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh | relu6 |
+    hard_swish; "sigmoid"), gate_first (bool; False)."""
     return emit_op("glu", [x], [
         ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
         ("axis", axis, "int"),

@@ -479,7 +479,7 @@ def narrow(x: ArrayLike, axis: int = ..., start: Dim = ..., length: Dim = ...) -
 def strided_slice(x: ArrayLike, axis: int = ..., start: Dim = ..., length: Dim = ..., step: int = ...) -> Array: ...
 def expand(x: ArrayLike, dims: Dim | Sequence[Dim] = ...) -> Array: ...
 def stack(*xs: ArrayLike, axis: int = ...) -> Array: ...
-def split(x: ArrayLike, axis: int = ..., sizes: Dim | Sequence[Dim] = ...) -> Any: ...
+def split(x: ArrayLike, sizes: Dim | Sequence[Dim] = ..., axis: int = ...) -> Any: ...
 def tile(x: ArrayLike, reps: Dim | Sequence[Dim] = ...) -> Array: ...
 def roll(x: ArrayLike, shifts: int | Sequence[int] = ..., axes: int | Sequence[int] = ...) -> Array: ...
 def pad_mode(
@@ -496,7 +496,7 @@ def conv(
     x: ArrayLike,
     w: ArrayLike,
     stride: int | Sequence[int] = ...,
-    padding: int | Sequence[int] = ...,
+    padding: int | str | Sequence[int | tuple[int, int]] = ...,
     dilation: int | Sequence[int] = ...,
     groups: int = ...,
 ) -> Array: ...
@@ -514,7 +514,7 @@ def pool(
     kind: Literal["max", "mean", "sum", "min", "prod"] = ...,
     kernel_size: Dim | Sequence[Dim] = ...,
     stride: int | Sequence[int] = ...,
-    padding: int | Sequence[int] = ...,
+    padding: int | str | Sequence[int | tuple[int, int]] = ...,
     padding_high: int | Sequence[int] = ...,
     dilation: int | Sequence[int] = ...,
     count_include_pad: bool = ...,
@@ -678,8 +678,8 @@ def gated_residual_backward(y: ArrayLike, gate: ArrayLike, ct: ArrayLike) -> tup
 def elementwise_region(*xs: ArrayLike, body: Graph | str | None = ...) -> Any: ...
 def glu(
     x: ArrayLike,
-    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
     axis: int = ...,
+    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
     gate_first: bool = ...,
 ) -> Array: ...
 def fused_swiglu(x: ArrayLike, gate_first: bool = ...) -> Array: ...

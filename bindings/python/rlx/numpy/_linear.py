@@ -1,6 +1,7 @@
 """Products."""
 
 import functools
+import operator
 
 import numpy as np
 
@@ -111,6 +112,7 @@ def trace(x, offset=0, axis1=0, axis2=1):
 
 def diagonal(x, offset=0, axis1=0, axis2=1):
     """A diagonal of the planes of two axes, as the last dim."""
+    offset = operator.index(offset)
     x = moveaxis(x, (axis1, axis2), (-2, -1))
     n, m = x.shape[-2:]
     count = max(0, min(n + min(offset, 0), m - max(offset, 0)))

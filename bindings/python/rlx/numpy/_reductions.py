@@ -47,6 +47,7 @@ def prod(x, axis=None, dtype=None, keepdims=False):
 
 def _complex_extreme(x, kind, axis, keepdims):
     """By the real part, among equals by the imaginary one, as NumPy orders complex numbers; NaN if there is one."""
+    check_keepdims(keepdims)
     re, im = ops.real(x), ops.imag(x)
     first = _reduced(re, kind, axis, True)
     worst = constant_like(im, -np.inf if kind == "max" else np.inf)
@@ -144,6 +145,7 @@ def std(x, axis=None, ddof=0, keepdims=False):
 def _arg(name, op):
     def f(x, axis=None, keepdims=False):
         x = as_array(x)
+        check_keepdims(keepdims)
         if x.dtype_name == "bool":
             x = convert(x, "u8")
         if _dtypes.is_complex(x.dtype_name):  # where what max and min give stands: an index is its own order there

@@ -112,6 +112,7 @@ def bincount(x, weights=None, minlength=0, length=None):
         else:
             length = max(int(x.numpy().max()) + 1 if x.size else 0, minlength)
     values = full(x.shape, 1, "i32") if weights is None else ravel(weights)
+    values = convert(values, "f32") if values.dtype_name == "bool" else values
     start = full((length,), 0, values.dtype)
     return start if x.size == 0 or length == 0 else start.at[x].add(values)
 

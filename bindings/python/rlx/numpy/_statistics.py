@@ -112,6 +112,8 @@ def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     for name, weights in (("fweights", fweights), ("aweights", aweights)):
         if weights is not None and as_array(weights).shape != x.shape[1:]:
             raise ValueError(f"{name} has one number for each of the {x.shape[1]} observations, got the shape {as_array(weights).shape}")
+        if weights is not None and _dtypes.is_complex(as_array(weights).dtype_name):
+            raise TypeError(f"{name} are real numbers, got {as_array(weights).dtype_name}")
     w = None
     if fweights is not None:
         w = convert(as_array(fweights), _dtypes.real_part(x.dtype_name))
@@ -244,6 +246,9 @@ def histogramdd(sample, bins=10, range=None, density=False, weights=None):
 def gradient(x, *spacing, axis=None):
     """Central differences inside, one-sided ones at the ends, along each axis (a list) or one."""
     from ._shape import concatenate, slice_axis
+    x = as_array(x)
+    if x.dtype_name == "bool":
+        raise TypeError("gradient subtracts, and bools have no difference; convert them to numbers first")
     x = ew.inexact(x)
     axes = axes_of(axis, x.ndim)
     steps = list(spacing) * len(axes) if len(spacing) == 1 else list(spacing) or [1.0] * len(axes)
