@@ -36,8 +36,7 @@ void check_setting(const ExecutionSettings& s, std::string_view key) {
   if (key == "chunk") within(s.chunk, int64_t{1} << 28);
   if (key == "placement")
     for (const std::string& each : s.placement) Device::parse(Placement::parse(each).device);
-  if (const auto kept = cache_dtypes();
-      key == "cache" && std::find(kept.begin(), kept.end(), s.cache) == kept.end())
+  if (const auto kept = cache_dtypes(); key == "cache" && std::find(kept.begin(), kept.end(), s.cache) == kept.end())
     fail(ErrorCode::invalid_argument, "'cache' is ", s.cache, "; keys and values are kept in ",
          names_of_cache_dtypes("or"));
   if (key == "shapes" || key == "bounds")

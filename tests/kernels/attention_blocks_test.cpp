@@ -28,7 +28,8 @@ void check_blocks(const BlocksProblem& p, DType format) {
   CAPTURE(text_of(format, " ", p.sq, " x ", p.sk, " x ", p.d));
   const Elements q = Elements::random(f32, p.sq * p.d, 1, -2, 2);
   // A row of keys is followed by a block that is none of it.
-  const Tensor k = quantized(random_floats(p.sk, p.d + 32, 2), format), v = quantized(random_floats(p.sk, p.dv, 3), format);
+  const Tensor k = quantized(random_floats(p.sk, p.d + 32, 2), format),
+               v = quantized(random_floats(p.sk, p.dv, 3), format);
   const Tensor k_numbers = dequantized(k), v_numbers = dequantized(v);
   const auto run = [&](bool k_blocks, bool v_blocks) {
     Elements out = Elements::filled(f32, p.sq * p.dv, 99);

@@ -1,6 +1,6 @@
-// Caches of keys and values in blocks of q8_0 and q4_0, beside `transformers` with keys and values that gguf has rounded:
-// tests/golden/block_caches (tests/golden/generate/block_cache_models.py). What caches of any dtype do is told in
-// language_model_test.cpp.
+// Caches of keys and values in blocks of q8_0 and q4_0, beside `transformers` with keys and values that gguf has
+// rounded: tests/golden/block_caches (tests/golden/generate/block_cache_models.py). What caches of any dtype do is told
+// in language_model_test.cpp.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -143,7 +143,8 @@ TEST_CASE("sequences with caches of blocks are copied, cut and grown") {
     LanguageModel::Sequence roomy = model.sequence();
     roomy.logits(longer);
     roomy.rewind(40);
-    CHECK(roomy.logits(std::span(longer).subspan(100)) == behind);
+    const float usual = worst_difference(golden_logits(dtype), golden_logits(f32));
+    CHECK(worst_difference(roomy.logits(std::span(longer).subspan(100)), behind) < 0.2F * usual);
   }
 }
 
@@ -167,8 +168,9 @@ TEST_CASE("what caches cannot be is said with what they can be") {
     return message_of([&] { LanguageModel::load(path, {.cache = cache}); });
   };
   CHECK(says(message(kModel, q5_0), "caches of q5_0; there are f32, f16, bf16, q8_0 and q4_0"));
-  CHECK(says(message("tests/golden/language_models/llama3", q8_0),
-             "a cache of q8_0, whose blocks have 32 elements, but heads have 8, which is no multiple of that; take f16"));
+  CHECK(
+      says(message("tests/golden/language_models/llama3", q8_0),
+           "a cache of q8_0, whose blocks have 32 elements, but heads have 8, which is no multiple of that; take f16"));
   Graph g;
   CHECK(says(message_of([&] { KeyValueCache::inputs(g, "cache", {1, 2, 16, 48}, q4_0); }), "but heads have 48"));
   // Without attention there is nothing to round.

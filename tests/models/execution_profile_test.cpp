@@ -133,7 +133,8 @@ TEST_CASE("each mistake in a profile is an error with its line, that names what 
   CHECK(message("device = [\"cpu\", \"cpu\"]") ==
         "device 'cpu' stands there twice\n  while reading 'device' in line 1");
   CHECK(message("placement = [\"softmax\"]").find("while reading 'placement' in line 1") != std::string::npos);
-  CHECK(message("cache = \"f64\"").starts_with("'cache' is f64; keys and values are kept in f32, f16, bf16, q8_0 or q4_0"));
+  CHECK(message("cache = \"f64\"")
+            .starts_with("'cache' is f64; keys and values are kept in f32, f16, bf16, q8_0 or q4_0"));
   CHECK(message("cache = \"float\"").starts_with("there is no dtype 'float'"));
   CHECK(message("phase = 3") == "line 1: 'phase' is a whole number; phases are tables: [phase.decode]");
   CHECK(message("[phase]\ndecode = 1") == "line 2: [phase.decode] is a whole number; a table is wanted");

@@ -64,7 +64,8 @@ Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
       ->check(CLI::Range(0.0, 1e9));
   app.add_flag("--steps", steps, "prints each step's fastest of the runs to standard error, too");
   add_model_option(app, model);
-  add_choice(app, "--cache", cache, cache_choices(), "of keys and values in the cases decode and prefill (default f32)");
+  add_choice(app, "--cache", cache, cache_choices(),
+             "of keys and values in the cases decode and prefill (default f32)");
   add_device_option(app, device);
   add_accuracy_options(app, compile);
   add_split_options(app, compile);

@@ -1,5 +1,6 @@
-// Numbers to blocks of GGUF's formats, within a graph: what a decoder does with new keys and values whose cache is packed.
-// Neighbours: quantize.h reads blocks (dequantize_blocks, dequant_matmul); rlx/blocks.h does both outside of graphs.
+// Numbers to blocks of GGUF's formats, within a graph: what a decoder does with new keys and values whose cache is
+// packed. Neighbours: quantize.h reads blocks (dequantize_blocks, dequant_matmul); rlx/blocks.h does both outside of
+// graphs.
 #pragma once
 
 #include "rlx/ops/op.h"

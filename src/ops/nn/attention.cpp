@@ -5,8 +5,8 @@
 
 #include "ops/core/composite_rules.h"
 #include "ops/nn/heads.h"
-#include "rlx/ops/backward.h"
 #include "rlx/blocks.h"
+#include "rlx/ops/backward.h"
 #include "rlx/ops/elementary.h"
 #include "rlx/ops/quantize.h"
 #include "rlx/ops/reduction.h"
@@ -134,7 +134,8 @@ Attended::Attended(Graph& g, Value q_in, Value k_in, Value v_in, Value mask, con
 Value dequantized_operand(Value x, Value q) { return is_block(x.dtype()) ? dequantize_blocks(x, q.dtype()) : x; }
 
 Value attention_parts(Graph& g, Values in, const AttentionAttrs& a) {
-  Attended at(g, in[0], dequantized_operand(in[1], in[0]), dequantized_operand(in[2], in[0]), in.size() > 3 ? in[3] : Value{}, a);
+  Attended at(g, in[0], dequantized_operand(in[1], in[0]), dequantized_operand(in[2], in[0]),
+              in.size() > 3 ? in[3] : Value{}, a);
   const AttentionDims& d = at.d;
   Value y = dot_general(reshape(at.p, at.grouped(d.k.length)), at.v, {{0, 1}, {0, 1}, {3}, {2}});
   return from_bhsd(reshape(y, {d.q.batch, d.q.heads, d.q.length, d.v.width}), d.q, in[0]);
@@ -314,10 +315,11 @@ std::vector<Sample> attention_samples_of_blocks() {
 OpDef define_attention() {
   return define<AttentionAttrs>({
       .name = "attention",
-      .doc = "softmax of q kᵀ scale, soft-capped, biased and masked in this order, times v. Query i stands at "
-             "Sk - Sq + i; causal: it "
-             "sees no key behind it; window: none further away than that. A query that sees no key gives zeros. k and v "
-             "are of q's dtype, or each of a block format, whose numbers count as q's dtype",
+      .doc =
+          "softmax of q kᵀ scale, soft-capped, biased and masked in this order, times v. Query i stands at "
+          "Sk - Sq + i; causal: it "
+          "sees no key behind it; window: none further away than that. A query that sees no key gives zeros. k and v "
+          "are of q's dtype, or each of a block format, whose numbers count as q's dtype",
       .source = "Vaswani et al., NIPS 2017; grouped heads: Ainslie et al., EMNLP 2023",
       .operands = {"q", "k", "v", "mask?"},
       .covers = {"Attention"},

@@ -1,9 +1,9 @@
 // Weights that are packed: in blocks that hold their scales, or as codes beside tensors of scales; and their products.
+#include "rlx/ops/quantize_blocks.h"
 #include "ops/nn/linear_rules.h"
 #include "ops/quant/block_scales.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/quantize.h"
-#include "rlx/ops/quantize_blocks.h"
 #include "rlx/ops/take.h"
 #include "tensor/blocks/encode.h"
 
