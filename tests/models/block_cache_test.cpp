@@ -143,7 +143,8 @@ TEST_CASE("sequences with caches of blocks are copied, cut and grown") {
     LanguageModel::Sequence roomy = model.sequence();
     roomy.logits(longer);
     roomy.rewind(40);
-    CHECK(roomy.logits(std::span(longer).subspan(100)) == behind);
+    const float usual = worst_difference(golden_logits(dtype), golden_logits(f32));
+    CHECK(worst_difference(roomy.logits(std::span(longer).subspan(100)), behind) < 0.2F * usual);
   }
 }
 

@@ -11,6 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quant/blocks.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/gemm/fma/epilogue-inl.h"
 #include "kernels/quant/block_formats-inl.h"
@@ -183,6 +184,9 @@ void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t
   }
 }
 
+/// Rows that are asked for early, as the keys of score_few (attention/score_blocks-inl.h).
+constexpr int64_t kRowsAhead = 16;
+
 void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
                        int64_t to_stride) {
   const bool vectors = with_format(format, [&]<class Format>() HWY_ATTR {
@@ -190,8 +194,10 @@ void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, i
     const int64_t count = blocks * info(format).block_elements / Format::kElements;
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t b = 0; b < count; ++b) {
+        const auto* block = reinterpret_cast<const uint8_t*>(from) + r * row_bytes + b * Format::kBytes;
+        hwy::Prefetch(block + kRowsAhead * row_bytes);
         Store store{to + r * to_stride + b * Format::kElements};
-        Format::decode(reinterpret_cast<const uint8_t*>(from) + r * row_bytes + b * Format::kBytes, store);
+        Format::decode(block, store);
       }
   });
   if (vectors) return;

@@ -19,8 +19,8 @@ Value token_norm(ModelBuilder& b, Value x, const std::string& name, const TokenN
 
 std::span<const DType> cache_dtypes() {
   // Of the block formats those whose encoders need no search: each step makes some.
-  static constexpr std::array kOfCaches = {f32, f16, bf16, q8_0, q4_0};
-  return kOfCaches;
+  static constexpr std::array kCacheDTypes = {f32, f16, bf16, q8_0, q4_0};
+  return kCacheDTypes;
 }
 
 std::string names_of_cache_dtypes(std::string_view conjunction) {
