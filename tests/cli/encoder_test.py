@@ -138,10 +138,14 @@ class Index(ProgramTest):
             kept[kept.index(tensors["vectors"]) + 3] ^= 0x40  # a number becomes 10^38 times as large, or as small
             self.kept().write_bytes(kept)
 
-        for damaged in (lambda: write("another model", other), lambda: write(metadata["made_by"], other), lambda: write(metadata["made_by"], other[: 4 * 383 * 4], (4, 383)),
-                        lambda: self.kept().write_bytes(b"damaged"), lambda: self.kept().write_bytes(self.kept().read_bytes()[:-9]), flip):  # fmt: skip
-            damaged()
+        for foreign in (lambda: write("another model", other), lambda: write(metadata["made_by"], other), lambda: write(metadata["made_by"], other[: 4 * 383 * 4], (4, 383))):  # fmt: skip
+            foreign()
             self.assertEqual(self.search("--corpus", corpus, "a sleeping animal"), first)
+        for damaged in (lambda: self.kept().write_bytes(b"damaged"), lambda: self.kept().write_bytes(self.kept().read_bytes()[:-9]), flip):
+            damaged()
+            result = rlx("search", "--model", MODEL, "--json", "--threads", 1, "--corpus", corpus, "a sleeping animal", RLX_CACHE_DIR=str(self.folder / "cache"))
+            self.assertRegex(result.stderr, "^rlx: the vectors in '.*' are left aside and made again: ")
+            self.assertEqual([(hit["line"], round(hit["score"], 4), hit["text"]) for hit in json.loads(result.stdout)["hits"]], first)
 
     def test_a_line_that_changes_is_embedded_anew_and_the_others_are_not(self):
         corpus = self.file("c.txt", self.TEXT)
