@@ -84,6 +84,7 @@ void print_table(const std::vector<Hit>& hits, const std::vector<std::string>& l
 
 void Search::run() const {
   if (without_index && !index.empty()) throw UsageError("give either --index or --no-index, not both");
+  if (!index.empty()) require_index_or_none(index);
   std::vector<std::string> lines = read_lines(corpus), words = queries.all();
   if (lines.empty()) fail(ErrorCode::invalid_argument, "'", corpus, "' has no lines to search");
   SentenceEncoder model = encoder.load();

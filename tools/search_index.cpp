@@ -1,5 +1,5 @@
-// See the header. The file is safetensors: "vectors" f32[n, width], "lines" u64[n, 2], two hashes of each line, and
-// "made_by" in the metadata.
+// See the header. The file is safetensors: "vectors" f32[n, width], "lines" u64[n, 2], two hashes of each line, and in
+// the metadata "made_by", and "sum" of both tensors.
 #include "tools/search_index.h"
 
 #include <algorithm>
@@ -34,6 +34,11 @@ uintmax_t size_of(const fs::path& path) {
   return error ? 0 : size;
 }
 
+/// Checksums of what a file of the index holds: a bit that turned would be another score, without an error.
+std::string sum_of(const Tensor& vectors, const Tensor& lines) {
+  return hex_text(checksum(vectors.bytes())) + hex_text(checksum(lines.bytes()));
+}
+
 /// A checksum of the file, read piece by piece: whoever shortens a mapped file ends the process that reads it.
 std::string sum_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -64,6 +69,19 @@ void trim(const fs::path& folder, const fs::path& keep) {
 }
 
 }  // namespace
+
+void require_index_or_none(const std::string& file) {
+  std::error_code error;
+  if (!fs::exists(file, error)) return;
+  try {
+    const auto opened = SafetensorsFile::open(file);
+    const auto by = opened.metadata().find("made_by");
+    if (by != opened.metadata().end() && by->second.starts_with("rlx ")) return;
+  } catch (const Error&) {  // said below
+  }
+  fail(ErrorCode::io, "'", file,
+       "' is no file of vectors of `rlx search`, and is not replaced; remove it, or name another by --index");
+}
 
 std::string made_by_text(const std::string& model_folder, const std::string& setting) {
   std::string text = text_of("rlx ", version(), "; ", setting);
@@ -111,16 +129,20 @@ Tensor SearchIndex::vectors_of(const std::vector<std::string>& lines, int64_t wi
   std::error_code error;
   if (!file_.empty() && fs::exists(file_, error)) try {
       const auto file = SafetensorsFile::open(file_);
-      const auto by = file.metadata().find("made_by");
-      if (by != file.metadata().end() && by->second == made_by_ && file.find("vectors") && file.find("lines")) {
+      const auto by = file.metadata().find("made_by"), sum = file.metadata().find("sum");
+      if (sum != file.metadata().end() && by != file.metadata().end() && by->second == made_by_ &&
+          file.find("vectors") && file.find("lines")) {
         old = file.tensor("vectors");
         const Tensor names = file.tensor("lines");
+        if (sum->second != sum_of(old, names))
+          fail(ErrorCode::io, "it is damaged: its vectors do not have the checksum that they were written with");
         if (old.dtype() == f32 && old.rank() == 2 && old.shape()[1] == width && names.dtype() == u64 &&
             names.rank() == 2 && names.shape()[0] == old.shape()[0] && names.shape()[1] == 2)
           for (size_t i = 0; i < static_cast<size_t>(old.shape()[0]); ++i)
             kept.emplace(LineHash{names.values<uint64_t>()[2 * i], names.values<uint64_t>()[2 * i + 1]}, i);
       }
-    } catch (const Error&) {
+    } catch (const Error& damage) {
+      say("the vectors in '", file_, "' are left aside and made again: ", damage.what());
       kept.clear();
     }
 
@@ -139,7 +161,8 @@ Tensor SearchIndex::vectors_of(const std::vector<std::string>& lines, int64_t wi
   auto to = names.mutable_values<uint64_t>();
   for (size_t i = 0; i < lines.size(); ++i) to[2 * i] = hashes[i].first, to[2 * i + 1] = hashes[i].second;
   try {
-    write_safetensors(file_, {{"vectors", vectors}, {"lines", names}}, {{"made_by", made_by_}});
+    write_safetensors(file_, {{"vectors", vectors}, {"lines", names}},
+                      {{"made_by", made_by_}, {"sum", sum_of(vectors, names)}});
   } catch (const Error& failure) {  // the answer is there all the same
     say("the vectors are not kept: ", failure.what());
   }

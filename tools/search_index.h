@@ -24,6 +24,8 @@ class SearchIndex {
   std::string file_, made_by_;
 };
 
+/// Fails if there is a file of that name that no SearchIndex wrote: it is not to be replaced.
+void require_index_or_none(const std::string& file);
 /// The contents of the model's files, by their checksums, and `setting`: what vectors depend on.
 std::string made_by_text(const std::string& model_folder, const std::string& setting);
 /// The file for a text in the folder of caches (RLX_CACHE_DIR, else ~/.cache/rlx); empty without such a folder. Those

@@ -128,13 +128,24 @@ class Index(ProgramTest):
             text = json.dumps(header).encode()
             self.kept().write_bytes(len(text).to_bytes(8, "little") + text + vectors + tensors["lines"])
 
+        written = self.kept().stat()
+        self.assertEqual(self.search("--corpus", corpus, "a sleeping animal"), first)
+        self.assertEqual((self.kept().stat().st_ino, self.kept().stat().st_mtime_ns), (written.st_ino, written.st_mtime_ns))  # they were not made anew
         other = array.array("f", [0.0] * 384 * 4).tobytes()
-        write(metadata["made_by"], other)
-        self.assertEqual({score for _, score, _ in self.search("--corpus", corpus, "a sleeping animal")}, {0.0})  # they were not made anew
-        for damaged in (lambda: write("another model", other), lambda: write(metadata["made_by"], other[: 4 * 383 * 4], (4, 383)),
-                        lambda: self.kept().write_bytes(b"damaged"), lambda: self.kept().write_bytes(self.kept().read_bytes()[:-9])):  # fmt: skip
-            damaged()
+
+        def flip():
+            kept = bytearray(self.kept().read_bytes())
+            kept[kept.index(tensors["vectors"]) + 3] ^= 0x40  # a number becomes 10^38 times as large, or as small
+            self.kept().write_bytes(kept)
+
+        for foreign in (lambda: write("another model", other), lambda: write(metadata["made_by"], other), lambda: write(metadata["made_by"], other[: 4 * 383 * 4], (4, 383))):  # fmt: skip
+            foreign()
             self.assertEqual(self.search("--corpus", corpus, "a sleeping animal"), first)
+        for damaged in (lambda: self.kept().write_bytes(b"damaged"), lambda: self.kept().write_bytes(self.kept().read_bytes()[:-9]), flip):
+            damaged()
+            result = rlx("search", "--model", MODEL, "--json", "--threads", 1, "--corpus", corpus, "a sleeping animal", RLX_CACHE_DIR=str(self.folder / "cache"))
+            self.assertRegex(result.stderr, "^rlx: the vectors in '.*' are left aside and made again: ")
+            self.assertEqual([(hit["line"], round(hit["score"], 4), hit["text"]) for hit in json.loads(result.stdout)["hits"]], first)
 
     def test_a_line_that_changes_is_embedded_anew_and_the_others_are_not(self):
         corpus = self.file("c.txt", self.TEXT)
@@ -150,6 +161,9 @@ class Index(ProgramTest):
         self.assertFalse(list((self.folder / "cache").glob("search-*")))
         self.search("--corpus", "-", "x", stdin=self.TEXT)
         self.assertFalse(list((self.folder / "cache").glob("search-*")))
+        foreign = self.file("mine.txt", "precious")
+        self.fails(1, "is no file of vectors of `rlx search`, and is not replaced", "search", "--model", MODEL, "--corpus", corpus, "--index", foreign, "x")
+        self.assertEqual(foreign.read_text(), "precious")
         self.fails(2, "--no-index, not both", "search", "--model", MODEL, "--corpus", corpus, "--index", index, "--no-index", "x")
 
 

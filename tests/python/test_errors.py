@@ -1,7 +1,10 @@
 """Errors about files that hold any bytes are exceptions with a text, and nothing in them steers a terminal."""
 
+import os
+
 import pytest
 
+import rlx
 from rlx import _graph, _native
 
 
@@ -19,3 +22,16 @@ def test_the_text_of_a_graph_with_such_names_is_text(tmp_path):
     path = tmp_path / "odd.rlx"
     path.write_bytes(b'rlx 1\ngraph @g {\n  %0 = input() @"\xff\x1b" : f32[2]\n  return %0 @"y"\n}\n')
     assert '"\\xff\\x1b"' in _graph.Graph.load(path).text()
+
+
+def test_paths_are_taken_as_python_takes_them(tmp_path):
+    """Text with bytes that are no UTF-8 (surrogates, as os.listdir gives them), bytes, and none with a NUL, at which C would cut it."""
+    odd = tmp_path / os.fsdecode(b"odd\xff.rlx")
+    for read in (rlx.Graph.load, rlx.models.Tokenizer, rlx.llm.load, rlx.coreml.load, rlx.GGUFFile, rlx.load_plugin, rlx.load_compiled, rlx.ExecutionProfile):
+        for path in (odd, os.fsencode(odd)):
+            with pytest.raises((rlx.Error, TypeError)) as failure:
+                read(path)
+            assert "odd" in str(failure.value) or isinstance(failure.value, TypeError), read
+            str(failure.value).encode()  # printable
+        with pytest.raises((ValueError, FileNotFoundError)):
+            read("cut\0here")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import _dtypes, _native
-from ._native import Error, at_user_line, check, lib
+from ._native import Error, at_user_line, check, lib, path_bytes
 
 
 class DeviceInfo(NamedTuple):
@@ -61,7 +61,7 @@ def device_target(device=""):
 def load_plugin(path):
     """Loads a shared library that brings backends (`rlx/backend.h`): its devices are listed and named like any other from then on. It stays
     loaded. Fails if it cannot be loaded, brings nothing, or is linked to a copy of RLX of its own; a backend needs the header alone."""
-    check(lib.rlx_load_plugin, os.fsencode(path))
+    check(lib.rlx_load_plugin, path_bytes(path))
 
 
 def default_device():

@@ -21,7 +21,7 @@ import numpy as np
 
 from . import _dtypes
 from ._array import Array, as_array
-from ._native import at_user_line, check, lib
+from ._native import at_user_line, check, lib, path_bytes
 
 PackedTensor = collections.namedtuple("PackedTensor", ["dtype", "shape", "data"])
 PackedTensor.__doc__ = """Blocks as they are in memory: `dtype` is RLX's name, "q4_k"; `shape` that of the elements; `data` their bytes, uint8."""
@@ -54,7 +54,7 @@ class GGUFFile(collections.abc.Mapping):
 
     def __init__(self, path, mapped=False):
         self.path, self._handle, text = os.fspath(path), c_void_p(), c_char_p()
-        check(lib.rlx_gguf_open, self.path.encode(), int(bool(mapped)), byref(self._handle))
+        check(lib.rlx_gguf_open, path_bytes(self.path), int(bool(mapped)), byref(self._handle))
         self._finalizer = weakref.finalize(self, lib.rlx_gguf_free, self._handle)
         check(lib.rlx_gguf_describe, self._handle, byref(text))
         about = json.loads(text.value)
@@ -187,7 +187,7 @@ def save_gguf(path, tensors, metadata=None, *, version=3, big_endian=False, most
         count = len(names)
         given = json.dumps({key: _typed(value) for key, value in (metadata or {}).items()}).encode()
         options = f"{{version = {int(version)}, big_endian = {'true' if big_endian else 'false'}, most_part_bytes = {int(most_part_bytes)}}}"
-        check(lib.rlx_gguf_write, os.fspath(path).encode(), (c_char_p * max(1, count))(*names),
+        check(lib.rlx_gguf_write, path_bytes(path), (c_char_p * max(1, count))(*names),
               (c_void_p * max(1, count))(*(h.value for h in handles)), count, given, options.encode())
     finally:
         for handle in handles:

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _dtypes, _native
 from ._attributes import Word, text_of
-from ._native import CompileOptions, SessionOptions, Value, check, lib
+from ._native import CompileOptions, SessionOptions, Value, check, lib, path_bytes
 
 _compiled_call, _empty = lib.rlx_compiled_call, np.empty
 
@@ -55,11 +55,11 @@ class Graph:
     @staticmethod
     def load(path):
         handle = c_void_p()
-        check(lib.rlx_graph_load, str(path).encode(), byref(handle))
+        check(lib.rlx_graph_load, path_bytes(path), byref(handle))
         return Graph(handle=handle)
 
     def save(self, path):
-        check(lib.rlx_graph_save, self.handle, str(path).encode())
+        check(lib.rlx_graph_save, self.handle, path_bytes(path))
 
     def input(self, dtype, dims, name=None):
         value = Value()
@@ -247,7 +247,7 @@ class Session:
         does not run. An error says what was expected, what was found and what to do: for a file that is damaged, or was compiled by
         another version of RLX, for another device or machine, or with ops or kernels that are not registered here."""
         compiled = c_void_p()
-        check(lib.rlx_session_load, self.handle, os.fsencode(path), byref(compiled))
+        check(lib.rlx_session_load, self.handle, path_bytes(path), byref(compiled))
 
         def types(kind):
             return [parse_type(_native.text_from(lib.rlx_compiled_type, compiled, kind, i))
@@ -289,13 +289,13 @@ def artifact_info(path):
     """What a file of a compiled graph says of itself, as a dictionary: the device, version and facts that it was compiled for, the
     options, the inputs, params and outputs with their types, the names of the params whose values it carries, and the dispatch
     report. It need not fit this machine."""
-    return json.loads(_native.owned_text(lib.rlx_artifact_describe, os.fsencode(path)))
+    return json.loads(_native.owned_text(lib.rlx_artifact_describe, path_bytes(path)))
 
 
 def artifact_graph(path):
     """The `Graph` that a file of a compiled graph was made from, to be compiled again for another device or by another version."""
     handle = c_void_p()
-    check(lib.rlx_artifact_graph, os.fsencode(path), byref(handle))
+    check(lib.rlx_artifact_graph, path_bytes(path), byref(handle))
     return Graph(handle=handle)
 
 
@@ -403,7 +403,7 @@ class State:
 
     def save(self, path):
         """Writes it to a safetensors file, which `Compiled.load_state` reads. Waits for the runs so far."""
-        check(lib.rlx_state_save, self.handle, os.fsencode(path))
+        check(lib.rlx_state_save, self.handle, path_bytes(path))
 
 
 def address(a):
@@ -453,7 +453,7 @@ class Compiled:
         """Writes it to a file that `load_compiled` or ``rlx run`` runs again, in any process, without the compiler. `params` is a dict
         of the values that the file carries; the params that it does not carry are bound after it was loaded."""
         with _named_tensors(params or {}) as (names, tensors, count):
-            check(lib.rlx_compiled_save, self.handle, os.fsencode(path), names, tensors, count)
+            check(lib.rlx_compiled_save, self.handle, path_bytes(path), names, tensors, count)
 
     def new_state(self, values=None, extents=None):
         """A `State` of this graph: the tensors of the inputs that were donated and are outputs of the same name and type, which a run
@@ -468,7 +468,7 @@ class Compiled:
     def load_state(self, path):
         """The `State` that `State.save` wrote, or of any safetensors file that has just the arrays of a state of this graph."""
         handle = c_void_p()
-        check(lib.rlx_compiled_load_state, self.handle, os.fsencode(path), byref(handle))
+        check(lib.rlx_compiled_load_state, self.handle, path_bytes(path), byref(handle))
         return State(handle, self.session.device)
 
     def run(self, inputs, state=None):

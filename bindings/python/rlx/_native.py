@@ -493,6 +493,14 @@ def text_from(function, *arguments):
     return buffer.value.decode()
 
 
+def path_bytes(path):
+    """A path as C takes it: text, bytes and os.PathLike alike. Behind a NUL C would see nothing, and open another file."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"the path {path!r} holds a NUL character")
+    return encoded
+
+
 def owned_text(function, *arguments):
     """The text that a C function gives as the last parameter before the error."""
     text = c_void_p()

@@ -6,7 +6,7 @@ import os
 import warnings
 
 from . import _graph, _jit
-from ._native import at_user_line, lib, owned_text
+from ._native import at_user_line, lib, owned_text, path_bytes
 
 
 class ExecutionProfile:
@@ -19,7 +19,7 @@ class ExecutionProfile:
 
     def __init__(self, path):
         self._path = os.fspath(path)
-        self.phases = tuple(json.loads(owned_text(lib.rlx_profile_phases, os.fsencode(self._path))))
+        self.phases = tuple(json.loads(owned_text(lib.rlx_profile_phases, path_bytes(self._path))))
 
     @classmethod
     def load(cls, path):
@@ -32,7 +32,7 @@ class ExecutionProfile:
     def settings(self, phase=None):
         """What a phase means on this machine, as a dictionary that docs/profiles.md describes. A profile of one phase, or of none, needs no name.
         Devices that are passed over, because they are not available here, are warned of."""
-        found = json.loads(owned_text(lib.rlx_profile_options, os.fsencode(self._path), phase.encode() if phase else None))
+        found = json.loads(owned_text(lib.rlx_profile_options, path_bytes(self._path), phase.encode() if phase else None))
         for each in found["passed_over"]:
             warnings.warn(at_user_line(f"not available: {each}"), stacklevel=3)
         return found

@@ -22,7 +22,7 @@ import numpy as np
 
 from . import _dtypes, _graph, _native, tree
 from ._array import Array, Trace, as_array
-from ._native import CoremlOptions, CoremlWriteOptions, Error, at_user_line, check, lib, owned_text
+from ._native import CoremlOptions, CoremlWriteOptions, Error, at_user_line, check, lib, owned_text, path_bytes
 from ._jit import Lowered, ShapeDtype
 
 __all__ = ["ComputeUnit", "MLModel", "MLState", "ane_available", "check_model_size", "chip_info", "convert", "load", "models"]
@@ -190,7 +190,7 @@ class MLModel:
         self._labels = None
         options = CoremlOptions(ctypes.sizeof(CoremlOptions), function_name.encode() if function_name else None, int(self._wide), threads,
                                 int(seed is not None), seed or 0)
-        check(lib.rlx_coreml_load, path.encode(), byref(options), byref(self.handle))
+        check(lib.rlx_coreml_load, path_bytes(path), byref(options), byref(self.handle))
         self._finalizer = weakref.finalize(self, lib.rlx_coreml_free, self.handle)
         self.package_path = path
         text = c_char_p()
@@ -459,7 +459,7 @@ def convert(source, path, *args, inputs=None, outputs=None, params=None, minimum
                    license=license, precision=precision, shapes=shapes, nearest=nearest,
                    features=_features_text(states, images, classes, probabilities, feature_descriptions, native_random, weights))
     with _write_arguments(params, **options) as given:
-        check(lib.rlx_coreml_write, path.encode(), graph.handle, *given, byref(report))
+        check(lib.rlx_coreml_write, path_bytes(path), graph.handle, *given, byref(report))
     try:
         return ctypes.string_at(report.value).decode()
     finally:

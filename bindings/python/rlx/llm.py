@@ -28,7 +28,7 @@ import numpy as np
 from . import _graph
 from ._array import as_array
 from ._attributes import text_of
-from ._native import Error, LanguageModelOptions, at_user_line, check, lib, owned_text
+from ._native import Error, LanguageModelOptions, at_user_line, check, lib, owned_text, path_bytes
 from .models import ChatTemplate, Tokenizer, ids_row
 from .train import _array_of
 
@@ -81,12 +81,12 @@ def load(path, device=None, threads=None, context=0, *, chunk=0, cache="f32", ac
     if isinstance(adapters, (str, os.PathLike)):
         adapters = [adapters]
     scales = [float(s) for s in adapters.values()] if isinstance(adapters, Mapping) else [1.0] * len(adapters)
-    paths = (c_char_p * len(scales))(*[os.fspath(p).encode() for p in adapters])
+    paths = (c_char_p * len(scales))(*[path_bytes(p) for p in adapters])
     settings = LanguageModelOptions(ctypes.sizeof(LanguageModelOptions), _graph.default_threads() if threads is None else threads,
                                     int(access == "copied"), context, chunk, str(cache).encode(),
                                     paths, (c_double * len(scales))(*scales), len(scales))
     handle = c_void_p()
-    check(lib.rlx_language_model_load, os.fspath(path).encode(), str(device or "").encode(), byref(settings),
+    check(lib.rlx_language_model_load, path_bytes(path), str(device or "").encode(), byref(settings),
           byref(_graph.compile_options(**options)), byref(handle))
     return LanguageModel(handle)
 

@@ -10,7 +10,6 @@ Params are dicts by name. A module is called as its weight without ".weight": "e
 """
 
 import json
-import os
 import weakref
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from typing import NamedTuple
 from . import _graph
 from ._array import as_array
 from ._attributes import text_of
-from ._native import at_user_line, check, lib
+from ._native import at_user_line, check, lib, path_bytes
 from .train import Group, _array_of, _Tensors
 
 
@@ -55,7 +54,7 @@ class Lora:
     def load(self, folder):
         """The params of the adapters from a folder that `save` or PEFT wrote, a dict. Fails if they are of other modules, another rank
         or another alpha."""
-        return self._named(lib.rlx_lora_load, os.fspath(folder).encode())
+        return self._named(lib.rlx_lora_load, path_bytes(folder))
 
     def merge(self, params):
         """The params of the graph without adapters, a dict: weights with the adapters' products added, of their own dtype."""
@@ -65,7 +64,7 @@ class Lora:
     def save(self, folder, params):
         """Writes the adapters alone into a folder as PEFT does: adapter_model.safetensors and adapter_config.json."""
         with _Tensors(_leaves(params)) as given:
-            check(lib.rlx_lora_save, self._handle, os.fspath(folder).encode(), given.names, given.handles, given.count)
+            check(lib.rlx_lora_save, self._handle, path_bytes(folder), given.names, given.handles, given.count)
 
     def _named(self, function, *arguments):
         count = c_size_t()

@@ -16,7 +16,6 @@ model.safetensors.
 import calendar
 import ctypes
 import json
-import os
 import weakref
 from ctypes import byref, c_char_p, c_int32, c_size_t, c_void_p, string_at
 
@@ -25,7 +24,7 @@ import numpy as np
 from . import _graph
 from ._array import as_array
 from ._attributes import Word, text_of
-from ._native import Buffer, EncoderOptions, Error, at_user_line, check, lib, owned_sized_text, owned_text
+from ._native import Buffer, EncoderOptions, Error, at_user_line, check, lib, owned_sized_text, owned_text, path_bytes
 from .train import _array_of, _Tensors
 
 _KINDS = ("ids", "type_ids", "attention_mask", "special_tokens_mask", "words")
@@ -110,7 +109,7 @@ class Tokenizer:
     def __init__(self, path, *, _handle=None):
         self._handle = _handle or c_void_p()
         if _handle is None:
-            check(lib.rlx_tokenizer_load, os.fspath(path).encode(), byref(self._handle))
+            check(lib.rlx_tokenizer_load, path_bytes(path), byref(self._handle))
         self._finalizer = weakref.finalize(self, lib.rlx_tokenizer_free, self._handle)
         self._special_as_text = False
 
@@ -236,7 +235,7 @@ class ChatTemplate:
     def __init__(self, path, *, _handle=None):
         self._handle = _handle or c_void_p()
         if _handle is None:
-            check(lib.rlx_chat_template_load, os.fspath(path).encode(), byref(self._handle))
+            check(lib.rlx_chat_template_load, path_bytes(path), byref(self._handle))
         self._finalizer = weakref.finalize(self, lib.rlx_chat_template_free, self._handle)
 
     @classmethod
@@ -300,7 +299,7 @@ class SentenceEncoder:
     def __init__(self, folder, *, device="", threads=None, most_tokens=0, **options):
         self._handle = c_void_p()
         settings = EncoderOptions(ctypes.sizeof(EncoderOptions), _graph.default_threads() if threads is None else threads, most_tokens)
-        check(lib.rlx_encoder_load, os.fspath(folder).encode(), str(device).encode(), byref(settings),
+        check(lib.rlx_encoder_load, path_bytes(folder), str(device).encode(), byref(settings),
               byref(_graph.compile_options(**options)), byref(self._handle))
         self._finalizer = weakref.finalize(self, lib.rlx_encoder_free, self._handle)
 

@@ -28,7 +28,7 @@ from . import _dtypes, _graph, _native, tree
 from ._attributes import Word as _Word, text_of as _text
 from ._array import Array, Trace, as_array, contiguous
 from ._ops import epsilon_of
-from ._native import Error, StepResultStruct, at_user_line, check, lib
+from ._native import Error, StepResultStruct, at_user_line, check, lib, path_bytes
 from ._jit import _arrays
 
 
@@ -512,7 +512,7 @@ class TrainingSession:
         notes = {str(k): str(v) for k, v in (notes or {}).items()}
         names = (c_char_p * max(1, len(notes)))(*[k.encode() for k in notes])
         texts = (c_char_p * max(1, len(notes)))(*[v.encode() for v in notes.values()])
-        check(lib.rlx_training_save, self._started(), str(path).encode(), names, texts, len(notes))
+        check(lib.rlx_training_save, self._started(), path_bytes(path), names, texts, len(notes))
 
     def load(self, path, *batch):
         """Goes on from a checkpoint of an equal session; returns its notes. Before the first step of a loss that is a function, an
@@ -520,7 +520,7 @@ class TrainingSession:
         if batch:
             self._prepare(batch)
         notes = c_char_p()
-        check(lib.rlx_training_load, self._started("load(path, *batch)"), str(path).encode(), byref(notes))
+        check(lib.rlx_training_load, self._started("load(path, *batch)"), path_bytes(path), byref(notes))
         return json.loads(notes.value)
 
     # ---- what it says of itself ----
