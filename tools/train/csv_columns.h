@@ -27,8 +27,8 @@ class CsvColumns {
  private:
   struct Column {
     bool is_text = false;
-    std::vector<bool> missing;    // by row
-    std::vector<double> numbers;  // NaN where one is missing; empty for text
+    std::vector<bool> missing;         // by row
+    std::vector<double> numbers;       // NaN where one is missing; empty for text
     std::optional<size_t> first_text;  // of a column that also holds numbers: the row of the first cell that is none
   };
   struct Table {
