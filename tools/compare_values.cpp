@@ -83,7 +83,7 @@ Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, c
     if (it == params.end()) fail(ErrorCode::invalid_argument, "param '", param.name, "' has no value: --params FILE");
     compiled.set_param(param.name, it->second);
   }
-  auto results = compiled.run(inputs);
+  auto results = compiled.run(as_wanted(compiled.signature().inputs, inputs));  // a package has no bytes
   Trace trace;
   for (size_t i = 0; i < parts.size(); ++i)
     if (is_number(results[own + i].dtype()))

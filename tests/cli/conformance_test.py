@@ -101,6 +101,8 @@ graph @picture {
                 write_npy(case / "red.npy", "|u1", [2, 2, 3], red)
                 write_npy(case / "scores.npy", "<f4", [1, 3], scores)
                 self.assertIn("1 passed, 0 failed", self.run_program("conformance", case.parent).stdout)
+                said = self.run_program("run", case / "model.mlpackage", "--input", f"picture={case / file}", "--json").stdout
+                self.assertEqual(json.loads(said)["label"], "red")
         case = self.classifier_case(**{"in": {"picture": "red.png"}, "out": {}, "label": "green"})
         done = self.run_program("conformance", case.parent, code=1)
         self.assertIn("the label is 'red', expected is 'green'", done.stdout)

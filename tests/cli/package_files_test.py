@@ -55,6 +55,7 @@ class OtherFiles(ProgramTest):
     def test_a_zipped_package_is_read_as_the_package(self):
         archive = zipped(self.folder / "loop.mlpackage.zip", GOLDEN)
         self.assertEqual(self.inspected(archive), self.inspected(GOLDEN))
+        self.assertEqual(self.inspected(zipped(self.folder / "download.zip", GOLDEN)), self.inspected(GOLDEN))
         self.assertEqual(self.succeeds("where", str(archive)).replace(str(archive), "X"),
                          self.succeeds("where", str(GOLDEN)).replace(str(GOLDEN), "X"))
 

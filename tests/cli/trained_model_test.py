@@ -186,6 +186,17 @@ class Trained(ProgramTest):
         self.assertIn(compared["first_beyond"], [v["name"] for v in compared["values"]])
         self.assertGreater(max(v["relative"] for v in compared["values"]), 0.01)
 
+    def test_a_model_of_bytes_is_compared_with_its_package(self):
+        """A package has no bytes: its input is i32."""
+        write_npy(self.folder / "x.npy", "|u1", [20, 3], [i * 37 % 256 for i in range(60)])
+        model, package = self.train("bytes"), self.folder / "bytes.mlpackage"
+        self.succeeds("convert", model, "-o", package, "--dim", "N=20", "--precision", "f32", "-q")
+        for words in ((model, package), (package, model), (model, package, "--input", f"x={self.folder / 'x.npy'}")):
+            self.assertRegex(self.succeeds("compare", *words), r"all \d+ values within")
+        write_npy(self.folder / "big.npy", "<i4", [20, 3], [300] * 60)
+        self.fails(1, "input 'x' is of u8, and the array of i32 holds 300", "compare", model, package, "--input",
+                   f"x={self.folder / 'big.npy'}")  # fmt: skip
+
     def test_a_folder_with_params_alone_says_what_is_missing(self):
         model = self.train("m")
         (model / "inference.rlx").unlink()

@@ -33,11 +33,18 @@ Tensor with_dtype(const std::string& name, const Tensor& t, DType dtype) {
 bool is_number(DType dtype) { return is_byte_sized(dtype) && !is_complex(dtype) && info(dtype).bits <= 64; }
 
 std::vector<NamedTensor> as_wanted(const CoremlModel& model, const std::vector<NamedTensor>& given) {
+  std::vector<Signature::Entry> inputs;
+  for (const CoremlFeature& f : model.inputs()) inputs.push_back({f.name, {f.dtype, {}}});
+  return as_wanted(inputs, given);
+}
+
+std::vector<NamedTensor> as_wanted(const std::vector<Signature::Entry>& inputs, const std::vector<NamedTensor>& given) {
   std::vector<NamedTensor> all = given;
   for (auto& [name, tensor] : all)
-    for (const CoremlFeature& f : model.inputs())
-      if (f.name == name && tensor.dtype() != f.dtype && is_number(tensor.dtype()) && is_number(f.dtype))
-        tensor = with_dtype(name, tensor, f.dtype);
+    for (const Signature::Entry& input : inputs)
+      if (const DType dtype = input.type.dtype;
+          input.name == name && tensor.dtype() != dtype && is_number(tensor.dtype()) && is_number(dtype))
+        tensor = with_dtype(name, tensor, dtype);
   return all;
 }
 

@@ -24,8 +24,7 @@ namespace fs = std::filesystem;
 bool is_package(const std::string& path) {
   std::string name = path;
   while (name.size() > 1 && name.back() == '/') name.pop_back();
-  for (const char* extension :
-       {".mlpackage", ".mlpackage.zip", ".mlmodel", ".mlmodel.zip", ".mlmodelc", ".mlmodelc.zip"})
+  for (const char* extension : {".mlpackage", ".mlmodel", ".mlmodelc", ".zip"})
     if (name.ends_with(extension)) return true;
   return false;
 }
