@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rlx/models/builder.h"
+#include "rlx/models/cache_dtypes.h"
 #include "rlx/models/rope.h"
 
 namespace rlx {
