@@ -215,7 +215,7 @@ class DecoderBlocks {
 /// "layers.3.keys" and "layers.3.values" [1, kv_heads, capacity, head_dim] of the dtype `cache`, or, of a recurrence,
 /// "layers.3.convolution" and "layers.3.state", as DecoderBlocks::Cache has them. Outputs: "logits"
 /// f32[rows, vocabulary], and the caches under their names, which are updated in place if they are donated. Fails as
-/// unsupported for a `cache` that is not f32, f16 or bf16.
+/// unsupported for a `cache` that is none of cache_dtypes(), or whose blocks do not divide head_dim.
 Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types = {}, DType cache = f32);
 
 /// A decoder of text, with its weights. Copies share it; its functions may be called from several threads at once. Each
@@ -237,9 +237,10 @@ class LanguageModel {
     CompileOptions compile = CompileOptions::from_environment();
     /// The most tokens of a sequence; 0: what the model promises. Caches grow with what they hold, up to this.
     int64_t context = 0;
-    /// Dtype of the caches of keys and values (states of recurrences are f32 in any case): f32, f16 or bf16. The latter
-    /// take half the memory and round queries, keys, values and the result of attention to 11 bits (f16) or 8 (bf16).
-    /// The largest f16 is 65504; a model with larger keys or values needs bf16.
+    /// Dtype of the caches of keys and values (states of recurrences are f32 in any case), one of cache_dtypes(). f16
+    /// and bf16 take half the memory and round queries, keys, values and the result of attention to 11 bits (f16) or 8
+    /// (bf16). The largest f16 is 65504; a model with larger keys or values needs bf16. q8_0 and q4_0 keep keys and
+    /// values in blocks of 32 with a scale each, 8 and 4 bits an element, and need a head_dim that 32 divides.
     DType cache = f32;
     /// Tokens that run at once while a longer text is read, at least 1: memory for activations grows with it, not with
     /// the text, but for the exception that follows.
