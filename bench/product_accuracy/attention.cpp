@@ -155,10 +155,12 @@ Problem attention_problem(const AttentionSize& s, unsigned seed) {
 
 std::vector<Problem> attentions() {
   std::vector<Problem> all;
-  for (const AttentionSize& s : {AttentionSize{2, 2, 1, 64, 64, 64}, AttentionSize{2, 1, 1, 500, 64, 64},
-                                 AttentionSize{2, 2, 17, 33, 32, 32}, AttentionSize{2, 1, 40, 40, 64, 64, 1, true},
-                                 AttentionSize{1, 1, 64, 200, 64, 64}, AttentionSize{1, 1, 24, 100, 80, 48, 2},
-                                 AttentionSize{1, 1, 5, 2500, 128, 128}, AttentionSize{3, 3, 20, 1, 48, 48}})
+  for (const AttentionSize& s :
+       {AttentionSize{2, 2, 1, 64, 64, 64}, AttentionSize{2, 1, 1, 500, 64, 64}, AttentionSize{2, 2, 17, 33, 32, 32},
+        AttentionSize{2, 1, 40, 40, 64, 64, 1, true}, AttentionSize{1, 1, 64, 200, 64, 64},
+        AttentionSize{1, 1, 24, 100, 80, 48, 2}, AttentionSize{1, 1, 5, 2500, 128, 128},
+        AttentionSize{3, 3, 20, 1, 48, 48}, AttentionSize{4, 1, 3, 7, 20, 12},
+        AttentionSize{1, 1, 130, 130, 32, 32, 1, true}, AttentionSize{2, 2, 9, 260, 96, 96}})
     all.push_back(attention_problem(s, static_cast<unsigned>(all.size()) + 1));
   return all;
 }

@@ -174,7 +174,9 @@ std::vector<Problem> lstms() {
   std::vector<Problem> all;
   for (const LstmSize& s :
        {LstmSize{1, 1, 64, 48}, LstmSize{24, 1, 100, 64}, LstmSize{13, 1, 64, 33, true},
-        LstmSize{2, 4, 256, 64, true, true}, LstmSize{16, 3, 48, 40, false, true}, LstmSize{1, 4, 700, 96}})
+        LstmSize{2, 4, 256, 64, true, true}, LstmSize{16, 3, 48, 40, false, true}, LstmSize{1, 4, 700, 96},
+        LstmSize{3, 2, 1, 1, true, true}, LstmSize{40, 1, 20, 17, false, true}, LstmSize{5, 8, 33, 21, true},
+        LstmSize{1, 1, 1500, 24, true, true}, LstmSize{64, 1, 90, 16}})
     all.push_back(lstm_problem(s, static_cast<unsigned>(all.size()) + 1));
   return all;
 }
