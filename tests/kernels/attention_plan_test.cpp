@@ -44,6 +44,7 @@ AttentionProblem random_problem(std::mt19937& random) {
   p.q_rows = extent(4000), p.k_rows = extent(4000), p.head_dim = extent(300), p.value_dim = extent(300);
   p.scale = kScales[below(6)], p.has_soft_cap = below(4) == 0, p.has_bias = below(4) == 0;
   p.threads = kThreads[below(5)];
+  p.has_blocks = below(8) == 0;
   return p;
 }
 
@@ -69,7 +70,13 @@ TEST_CASE("each problem of a table has the kernel that its reason explains") {
     p.value_dim = 15;
     return p;
   }();
+  const auto of_blocks = [] {
+    AttentionProblem p = problem(f32, 512, 512, 64);
+    p.has_blocks = true;
+    return p;
+  }();
   const Row rows[] = {
+      {of_blocks, true, AttentionKernel::score_blocks, "keys or values are blocks"},
       {problem(f64, 512, 512, 64), true, AttentionKernel::rows, "f64 has scalar code alone"},
       {problem(f32, 512, 512, 64), false, AttentionKernel::score_blocks, "there are no matrix tiles"},
       {problem(f32, 1, 4096, 128), true, AttentionKernel::few_queries, "the queries fill a smaller part"},

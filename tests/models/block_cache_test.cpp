@@ -53,11 +53,11 @@ TEST_CASE("caches of blocks hold what gguf's rounding makes of the keys and valu
   for (const DType dtype : kBlocks) {
     CAPTURE(text_of(dtype));
     const auto packed = first_caches(cached_in(dtype), ids);
-    for (const auto& [name, values] : exact) {
-      CAPTURE(name);
-      const Tensor& blocks = packed.at(name);
+    for (const auto& item : exact) {
+      CAPTURE(item.first);
+      const Tensor& blocks = packed.at(item.first);
       CHECK(blocks.type() == Type{dtype, {1, 2, 96, 32}});
-      const Tensor wanted = quantized(values, dtype);  // with gguf's bits: tests/golden/ops/block_caches.rlx
+      const Tensor wanted = quantized(item.second, dtype);  // with gguf's bits: tests/golden/ops/block_caches.rlx
       const size_t head = blocks.byte_count() / 2, text = head / 96 * ids.size();
       for (const size_t at : {size_t{0}, head})
         CHECK(std::ranges::equal(blocks.bytes().subspan(at, text), wanted.bytes().subspan(at, text)));
@@ -97,13 +97,18 @@ TEST_CASE("token by token and in chunks, a text has the logits that it has at on
 
 TEST_CASE("caches of blocks take their bytes, are updated where they are, and are never numbers") {
   const auto ids = block_cache_ids();
-  for (const auto& [dtype, bytes] : {std::pair{f32, 128}, std::pair{q8_0, 34}, std::pair{q4_0, 18}}) {
+  struct Kept {
+    DType dtype;
+    int bytes;  // of 32 elements
+  };
+  for (const Kept& kept : {Kept{f32, 128}, Kept{q8_0, 34}, Kept{q4_0, 18}}) {
+    const DType dtype = kept.dtype;
     CAPTURE(text_of(dtype));
     const LanguageModel model = cached_in(dtype);
     LanguageModel::Sequence sequence = model.sequence();
     sequence.logits(ids);
     CHECK(model.compiled().updates_in_place());
-    CHECK(sequence.memory_bytes() == static_cast<size_t>(2 * 3 * 2 * 128 * bytes));
+    CHECK(sequence.memory_bytes() == static_cast<size_t>(2 * 3 * 2 * 128 * kept.bytes));
     size_t attended = 0;
     for (const size_t tokens : {size_t{1}, size_t{20}})
       for (const Profile::Step& step : sequence.profile(std::span(ids).first(tokens)).steps) {

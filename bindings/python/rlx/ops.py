@@ -36,22 +36,23 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "transform_region", "batch_elementwise_region", "lstm", "gru", "rnn", "lstm_layer", "lstm_layer_backward",
            "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k", "sort_values", "argsort",
            "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan", "checkpointed_scan",
-           "quantize", "dequantize", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul", "dequant_grouped_matmul",
-           "dequant_moe_weights", "qmatmul", "qconv2d", "dynamic_quantize", "dynamic_quantize_matmul", "dynamic_quantize_conv",
-           "scaled_quant_scale", "scaled_quantize", "scaled_dequantize", "scaled_matmul", "scaled_grouped_matmul",
-           "scaled_round", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq", "fake_quantize_lsq_backward_x",
-           "fake_quantize_lsq_backward_scale", "fake_quantize_affine", "spline_activation", "spline_activation_backward_x",
-           "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul", "synth_matmul_backward", "fft_q",
-           "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks", "partitioned_conv", "lu", "cholesky", "geqrf",
-           "householder_product", "qr", "triangular_solve", "solve", "inverse", "det", "slogdet", "eigh", "eigh_backward", "svd",
-           "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward", "logeig", "logeig_backward", "spd_matrix_fn",
-           "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map", "spd_log_map_backward", "spd_exp_map",
-           "spd_exp_map_backward", "spd_parallel_transport", "spd_parallel_transport_backward", "spd_batch_norm",
-           "spd_batch_norm_backward", "spd_karcher_mean", "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update",
-           "adam_update", "adagrad_update", "rmsprop_update", "adafactor_update", "lamb_update", "lion_update", "muon_update",
-           "sophia_update", "sparse_matmul", "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample",
-           "sparse_triangular_solve", "sparse_solve", "sparse_cg", "gaussian_splat_prepare", "gaussian_splat_rasterize",
-           "gaussian_splat_rasterize_backward", "gaussian_splat_render", "gaussian_splat_render_backward"]
+           "quantize", "dequantize", "quantize_blocks", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul",
+           "dequant_grouped_matmul", "dequant_moe_weights", "qmatmul", "qconv2d", "dynamic_quantize", "dynamic_quantize_matmul",
+           "dynamic_quantize_conv", "scaled_quant_scale", "scaled_quantize", "scaled_dequantize", "scaled_matmul",
+           "scaled_grouped_matmul", "scaled_round", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq",
+           "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "fake_quantize_affine", "spline_activation",
+           "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul",
+           "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
+           "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr", "triangular_solve", "solve", "inverse",
+           "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward",
+           "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
+           "spd_log_map_backward", "spd_exp_map", "spd_exp_map_backward", "spd_parallel_transport",
+           "spd_parallel_transport_backward", "spd_batch_norm", "spd_batch_norm_backward", "spd_karcher_mean",
+           "spd_karcher_mean_backward", "spd_karcher_solve", "sgd_update", "adam_update", "adagrad_update", "rmsprop_update",
+           "adafactor_update", "lamb_update", "lion_update", "muon_update", "sophia_update", "sparse_matmul",
+           "sparse_sampled_matmul", "sparse_to_dense", "sparse_sample", "sparse_triangular_solve", "sparse_solve", "sparse_cg",
+           "gaussian_splat_prepare", "gaussian_splat_rasterize", "gaussian_splat_rasterize_backward", "gaussian_splat_render",
+           "gaussian_splat_render_backward"]
 
 def abs(x):
     """|x|; of a complex number its magnitude, a real one."""
@@ -1433,7 +1434,8 @@ def gated_residual(x, y, gate):
 def attention(q, k, v, mask=None, heads=1, kv_heads=None, layout="bhsd", causal=False, window=None, mask_="none",
         scale=None, softcap=None):
     """Softmax of q kᵀ scale, soft-capped, biased and masked in this order, times v. Query i stands at Sk - Sq + i;
-    causal: it sees no key behind it; window: none further away than that. A query that sees no key gives zeros.
+    causal: it sees no key behind it; window: none further away than that. A query that sees no key gives zeros. k
+    and v are of q's dtype, or each of a block format, whose numbers count as q's dtype.
 
     Source: Vaswani et al., NIPS 2017; grouped heads: Ainslie et al., EMNLP 2023
 
@@ -2425,6 +2427,15 @@ def dequantize(q, scale, zero_point=None, axis=None):
 
     Attributes: axis (int or none; None)."""
     return emit_op("dequantize", [q, scale, zero_point], [("axis", axis, "int or none")])
+
+
+def quantize_blocks(x, dtype="q8_0"):
+    """x as blocks of `dtype`, a format of GGUF's with an encoder, along its last dim.
+
+    Source: GGUF specification and ggml's quantizers
+
+    Attributes: dtype (dtype; "q8_0")."""
+    return emit_op("quantize_blocks", [x], [("dtype", dtype, "dtype")])
 
 
 def dequantize_blocks(x, dtype="f32"):

@@ -300,9 +300,16 @@ Many<Value> dynamic_update_slice_batch(Values in, const Mask& batched) {
   Dim size = batch_size(in, batched);
   Value x = batched[0] ? in[0] : repeat_front(in[0], size), update = batched[1] ? in[1] : repeat_front(in[1], size);
   if (!any(batched, 2)) return dynamic_update_slice(x, update, starts_behind_batch(x.graph(), in.subspan(2)));
-  if (is_block(x.dtype())) return {};  // nothing scatters blocks: lane by lane
   auto rank = size_t(x.rank()) - 1;
   Value starts = starts_of_lanes(in.subspan(2), Mask(batched.begin() + 2, batched.end()), size);
+  if (is_block(x.dtype()) && size.is_static()) {  // nothing scatters blocks: lane by lane, in place
+    for (int64_t lane = 0; lane < size.value(); ++lane) {
+      Value own = reshape(slice_axis(starts, 0, lane, lane + 1), {int64_t(rank)});
+      Value at = concatenate({reshape(scalar(x.graph(), static_cast<double>(lane), i64), {Dim(1)}), own}, 0);
+      x = dynamic_update_slice(x, slice_axis(update, 0, lane, lane + 1), {at});
+    }
+    return x;
+  }
   Dims sizes = update.dims();
   sizes[0] = 1;
   Access at(lane_places(rank, true), x, starts, std::move(sizes));
