@@ -48,6 +48,22 @@ bool is_link(zip_t* zip, zip_uint64_t index) {
   return system == ZIP_OPSYS_UNIX && S_ISLNK(static_cast<mode_t>(attributes >> 16));
 }
 
+[[noreturn]] void refuse_size(uint64_t most) {
+  fail(ErrorCode::out_of_memory, "the archive would unpack to more than the ", most,
+       " bytes that are left for it; unpack it yourself if that is meant");
+}
+
+/// Fails if the members say of themselves that they are more: before anything is written. What they do not say, or say
+/// wrongly, is counted as it is unpacked.
+void require_said_sizes(zip_t* zip, zip_uint64_t count, uint64_t most) {
+  uint64_t sum = 0;
+  for (zip_uint64_t i = 0; i < count; ++i) {
+    zip_stat_t about;
+    if (zip_stat_index(zip, i, 0, &about) != 0 || !(about.valid & ZIP_STAT_SIZE)) continue;
+    if (__builtin_add_overflow(sum, about.size, &sum) || sum > most) refuse_size(most);
+  }
+}
+
 /// Gives the number of bytes.
 uint64_t write_member(zip_t* zip, zip_uint64_t index, const fs::path& to, uint64_t most) {
   const std::unique_ptr<zip_file_t, ZipFileClose> from(zip_fopen_index(zip, index, 0));
@@ -60,9 +76,7 @@ uint64_t write_member(zip_t* zip, zip_uint64_t index, const fs::path& to, uint64
     if (got < 0) fail(ErrorCode::parse, zip_file_strerror(from.get()), "; the archive is damaged: copy it again");
     if (got == 0) break;
     written += static_cast<uint64_t>(got);
-    if (written > most)
-      fail(ErrorCode::out_of_memory, "the archive would unpack to more than the ", most,
-           " bytes that are left for it; unpack it yourself if that is meant");
+    if (written > most) refuse_size(most);
     out.write(part.data(), got);
   }
   out.close();
@@ -97,6 +111,7 @@ void unzip(const std::string& path, const std::string& folder) {
                      static_cast<zip_uint64_t>(std::max<zip_int64_t>(0, zip_get_num_entries(zip.get(), 0)));
                  if (count > kMostMembers)
                    fail(ErrorCode::parse, "it has ", count, " members; more than ", kMostMembers, " are no model");
+                 require_said_sizes(zip.get(), count, left);
                  std::set<fs::path> seen;
                  for (zip_uint64_t i = 0; i < count; ++i) {
                    const char* name = zip_get_name(zip.get(), i, 0);

@@ -2,14 +2,16 @@
 """Core ML models in other files than an .mlpackage: zipped, as .mlmodel, compiled, and of the kinds before ML Programs."""
 
 import pathlib
+import resource
 import shutil
 import stat
+import subprocess
 import tarfile
 import tempfile
 import unittest
 import zipfile
 
-from program import ROOT, ProgramTest, rlx
+from program import PROGRAM, ROOT, ProgramTest, rlx
 
 GOLDEN = ROOT / "tests/golden/mlpackage/loop.mlpackage"  # written by coremltools
 MODEL = "Data/com.apple.CoreML/model.mlmodel"
@@ -116,6 +118,11 @@ class OtherFiles(ProgramTest):
                 for _ in range(1100):
                     member.write(bytes(1 << 20))
         self.fails(1, "would unpack to more than", "inspect", str(path))
+        # Its members say so themselves: nothing is written before. A write of more than a megabyte would end the process.
+        limited = subprocess.run([PROGRAM, "inspect", path], capture_output=True, text=True, check=False,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
+        self.assertEqual(limited.returncode, 1, limited)
+        self.assertIn("would unpack to more than", limited.stderr)
 
     def test_an_mlmodel_with_an_ml_program_is_read(self):
         shutil.copytree((GOLDEN / MODEL).parent, self.folder / "holder")  # with weights/weight.bin beside the model
