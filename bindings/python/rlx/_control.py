@@ -119,8 +119,9 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     arrays = _as_the_body_gives(tree.leaves(init), arrays, first.out_types) or arrays
     (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, (None, "the condition of while_loop"))
     if body.out_structure != structure or body.out_types != _types(arrays):
-        raise Error(f"the body gives {_shown(body)} for a state of "
-                    f"{', '.join(_graph.type_text(*t) for t in _types(arrays))} as {tree.drawn(structure)}")
+        raise Error(at_user_line(f"the body gives {_shown(body)} for a state of "
+                                 f"{', '.join(_graph.type_text(*t) for t in _types(arrays))} as {tree.drawn(structure)}; both are of one "
+                                 "form and type: convert the one or the other"))
     if test.out_types != [("bool", ())]:
         raise Error(f"the condition gives {_shown(test)} instead of bool[]")
     bound = f", max_trips = {max_trips}" if max_trips is not None else ""
@@ -190,8 +191,10 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
         body = Traced(step, flat, types())
     carry_structure, y_structure = body.out_structure[-1]
     if carry_structure != structure or body.out_types[:n] != _types(carries):
-        raise Error(f"the carry was {', '.join(_graph.type_text(*t) for t in _types(carries))} as {tree.drawn(structure)}, and comes back as "
-                    f"{', '.join(_graph.type_text(*t) for t in body.out_types[:n])} as {tree.drawn(carry_structure)}")
+        raise Error(at_user_line(
+            f"the carry was {', '.join(_graph.type_text(*t) for t in _types(carries))} as {tree.drawn(structure)}, and comes back as "
+            f"{', '.join(_graph.type_text(*t) for t in body.out_types[:n])} as {tree.drawn(carry_structure)}; both are of one form and type: "
+            "convert the one or the other"))
     attrs = (f"carries = {n}, xs = {len(slices)}, length = {length}, reverse = {'true' if reverse else 'false'}, "
              f"body = {body.graph.body_text()}")
     op = "scan"
