@@ -14,7 +14,8 @@
 llama.cpp multiplies packed weights with activations that it rounds to 8 bits; RLX does not round them. So where the two texts part, it counts
 as a near tie if llama.cpp's own two likeliest tokens differ there by less than twice the tolerance of that kind (TOLERANCE, in units of logits),
 and each such place is printed. Along llama.cpp's text RLX is asked for every position, so that what follows such a place is judged, too: the
-likeliest token, and by how much it is ahead of llama.cpp's second one, which has to be within the same bound. Exit status 0: nothing else differs.
+likeliest token, and by how much it is ahead of llama.cpp's second one, which has to be within the same bound. So that nothing rests on that bound, RLX
+with the packed file also stands beside llama.cpp with the same numbers as floats, where nobody rounds. Exit status 0: nothing else differs.
 
 With --keep the folder stays, and training goes on from where it was; --steps ends it early. Needs numpy, tokenizers, xllamacpp.
 """
@@ -133,8 +134,8 @@ def train(rows, folder, steps, rate, threads):
     while session.steps < steps and mean > ENOUGH:
         start, order, losses = time.process_time(), random.permutation(len(ids)), []
         for i in range(each): losses.append(session.step(ids[order[i * BATCH : (i + 1) * BATCH]]).loss)
-        session.save(checkpoint)
         mean = sum(losses) / len(losses)
+        session.save(checkpoint)
         print(f"step {session.steps}: loss {mean:.3f}, {time.process_time() - start:.1f} s of the processor", flush=True)
     return {name: np.array(value) for name, value in session.params.items()}, session.steps
 
@@ -191,7 +192,7 @@ class LlamaCpp:
         params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.port = 0
-        self.server = xllamacpp.Server(params)
+        self.server, self.written = xllamacpp.Server(params), {}
 
     def asked(self, what, body):
         request = urllib.request.Request(self.server.listening_address + what, json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -203,6 +204,7 @@ class LlamaCpp:
     def generate(self, prompt):
         """Its tokens, its text, and at each position its two likeliest tokens, with what the first is ahead by. None where it does not tell them:
         behind a token that leaves a character incomplete."""
+        if prompt in self.written: return self.written[prompt]
         done = self.asked("/completion", {"prompt": prompt, "n_predict": WRITTEN, "temperature": 0.0, "n_probs": 2, "return_tokens": True,
                                           "cache_prompt": False})  # fmt: skip
         told, steps = done["completion_probabilities"], []
@@ -211,10 +213,12 @@ class LlamaCpp:
                 steps.append(None)
                 continue
             first, second = told.pop(0)["top_logprobs"]
+            if second["id"] == token and second["logprob"] == first["logprob"]: first, second = second, first
             if first["id"] != token: raise RuntimeError(f"llama.cpp wrote {token}, and calls {first['id']} the likeliest")
             steps.append((second["id"], first["logprob"] - second["logprob"]))
         if told: raise RuntimeError(f"llama.cpp tells likeliest tokens that it did not write, {told[0]['id']} behind {prompt!r}")
-        return done["tokens"], done["content"], steps
+        self.written[prompt] = done["tokens"], done["content"], steps
+        return self.written[prompt]
 
 
 def judge_tokens(label, encode, wanted):
@@ -228,9 +232,9 @@ def judge_tokens(label, encode, wanted):
     return wrong
 
 
-def judge_texts(kind, model, llama, prompts):
+def judge_texts(kind, model, llama, prompts, tolerance):
     """Counts what differs and is no near tie."""
-    bound = 2 * TOLERANCE[kind]
+    bound = 2 * tolerance
     same = parted = wrong = told = untold = ties = 0
     furthest, least = 0.0, math.inf
     writer = model.generator(max_tokens=WRITTEN, temperature=0)
@@ -305,9 +309,12 @@ def main():
         for kind, path in files.items():
             llama = LlamaCpp(path, args.threads)
             if kind == "f32": wrong += judge_tokens("llama.cpp", llama.tokenize, wanted)
-            wrong += judge_texts(kind, models[kind], llama, prompts)
-            if kind == "f32": wrong += judge_texts(kind, models["folder"], llama, prompts)
-            del llama
+            wrong += judge_texts(kind, models[kind], llama, prompts, TOLERANCE[kind])
+            if kind == "f32": wrong += judge_texts("the folder", models["folder"], llama, prompts, TOLERANCE[kind])
+            else:
+                floats = folder / f"{kind}_as_f32.gguf"
+                subprocess.run([args.rlx.resolve(), "convert", path, "-o", floats, "--dequantize", "f32", "--quiet"], check=True)
+                wrong += judge_texts(f"{kind}, floats there", models[kind], LlamaCpp(floats, args.threads), prompts, TOLERANCE["f32"])
     print(f"{wrong} wrong")
     return 1 if wrong else 0
 
