@@ -45,7 +45,7 @@ LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,
 ROW, BATCH, PROMPTS, WRITTEN = 64, 4, 50, 48
 ENOUGH = 0.1  # mean loss of an epoch, in nats a token
 # How far a difference of two logits may be from llama.cpp's: half of it for each of the two.
-TOLERANCE = {"f32": 1e-4, "q8_0": 0.25, "q4_k": 0.25}
+TOLERANCE = {"f32": 1e-4, "q8_0": 0.15, "q4_k": 0.25}
 ODD_TEXTS = ["", " ", "\n\n\n", "  indented\n\tand tabs  ", "naïve façade, Größe, 日本語, 😀👍🏽", "I'LL we'd it's", "1234567 3.14159e-10", f"{BOS} text {EOS}",
              "<|begin_of_tex", "\r\n\r\n end", "a\u0301 \u200b zero", "ſ'S", "x" * 300]  # fmt: skip
 
@@ -236,7 +236,7 @@ def judge_texts(kind, model, llama, prompts, tolerance):
     """Counts what differs and is no near tie."""
     bound = 2 * tolerance
     same = parted = wrong = told = untold = ties = 0
-    furthest, least = 0.0, math.inf
+    furthest, least, widest = 0.0, math.inf, 0.0
     writer = model.generator(max_tokens=WRITTEN, temperature=0)
     for prompt in prompts:
         ids, text, steps = llama.generate(prompt)
@@ -268,9 +268,9 @@ def judge_texts(kind, model, llama, prompts, tolerance):
             if abs(ahead - margin) > bound or (likeliest != token and margin >= bound):
                 wrong += 1
                 print(f"{kind}: WRONG in {prompt!r}: {token} is ahead of {second} by {ahead:.4f}, at llama.cpp by {margin:.4f}; the likeliest is {likeliest}")
-            else: ties += likeliest != token
+            elif likeliest != token: ties, widest = ties + 1, max(widest, margin)
     print(f"{kind}: {same} of {len(prompts)} texts equal, {parted} part at a near tie. Along llama.cpp's texts, {told + untold} tokens, {ties} near ties fall "
-          f"otherwise; of {told} margins the least is {least:.4f}, and RLX's differ from them by {furthest:.5f} at most. {wrong} wrong")  # fmt: skip
+          f"otherwise, of margins up to {widest:.4f}; of {told} margins the least is {least:.4f}, and RLX's differ from them by {furthest:.5f} at most. {wrong} wrong")  # fmt: skip
     return wrong
 
 
