@@ -63,6 +63,16 @@ Tensor changed(const Tensor& x, DType dtype, Changes& changes) {
   return is_block(dtype) ? quantized(x, dtype) : dequantized(x, dtype);
 }
 
+/// What metadata say of the tensors' kinds, after some were changed. "general.file_type", the kind of most of them, is
+/// left out, which makes readers look at the tensors; a file with blocks has to have "general.quantization_version".
+void describe_kinds(WeightsOfFile& weights) {
+  std::erase_if(weights.metadata, [](const auto& each) { return each.first == "general.file_type"; });
+  const char* version = "general.quantization_version";
+  for (const auto& each : weights.tensors)
+    if (is_block(each.second.dtype()) && !find_value(weights.metadata, version))
+      weights.metadata.emplace_back(version, uint32_t{2});
+}
+
 void write_weights(const std::string& path, const WeightsOfFile& weights, const WeightsOptions& options) {
   if (path.ends_with(".gguf"))
     return write_gguf(path, weights.tensors, weights.metadata, {.most_part_bytes = options.most_part_bytes});
@@ -107,6 +117,7 @@ void convert_weights(const std::string& input, const std::string& output, const 
                                          x.shape().back() % info(dtype).block_elements == 0)
         each.second = changed(x, dtype, changes);
   }
+  if (!changes.empty()) describe_kinds(weights);
   write_weights(output, weights, options);
   if (quiet && !json) return;
   uint64_t bytes = 0;

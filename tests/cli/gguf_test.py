@@ -58,8 +58,19 @@ class Gguf(ProgramTest):
             self.assertIn(f"1 tensor of f32 became {kind}", self.succeeds("convert", weights, "-o", out, "--quantize", kind))
             types = {t["name"]: t["type"] for t in json.loads(self.succeeds("inspect", out, "--json"))["tensors"]}
             self.assertEqual(types, {"m": f"{kind}[2, 256]", "odd": "f32[2, 5]", "v": "f32[256]"})
+        self.assertEqual(json.loads(self.succeeds("inspect", out, "--json"))["metadata"], {"general.quantization_version": ["u32", 2]})
         self.fails(2, "--quantize takes one of q4_0, .*, and got 'q9'", "convert", weights, "-o", out, "--quantize", "q9")
         self.fails(2, "are of GGUF files", "convert", weights, "-o", weights, "--quantize", "q8_0")
+
+    def test_metadata_of_kinds_follow_the_tensors(self):
+        weights, out, plain = self.folder / "w.safetensors", self.folder / "w.gguf", self.folder / "plain.gguf"
+        write_safetensors(weights, {"m": ("F32", [2, 32], f32(*range(64)))},
+                          {"gguf": json.dumps({"general.file_type": ["u32", 0], "general.name": ["string", "mine"]})})
+        metadata = lambda path: json.loads(self.succeeds("inspect", path, "--json"))["metadata"]
+        self.succeeds("convert", weights, "-o", plain)
+        self.assertEqual(metadata(plain), {"general.file_type": ["u32", 0], "general.name": ["string", "mine"]})
+        self.succeeds("convert", plain, "-o", out, "--quantize", "q8_0")
+        self.assertEqual(metadata(out), {"general.name": ["string", "mine"], "general.quantization_version": ["u32", 2]})
 
     def test_a_cut_file(self):
         whole, cut = (FILES / "version1.gguf").read_bytes(), self.folder / "cut.gguf"

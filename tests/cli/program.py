@@ -71,9 +71,9 @@ def read_safetensors(path):
     return metadata, {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}
 
 
-def write_safetensors(path, tensors):
-    """`tensors`: name to (dtype as the format spells it, shape, bytes)."""
-    header, at = {}, 0
+def write_safetensors(path, tensors, metadata=None):
+    """`tensors`: name to (dtype as the format spells it, shape, bytes); `metadata`: name to text."""
+    header, at = {"__metadata__": metadata} if metadata else {}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
         at += len(data)
