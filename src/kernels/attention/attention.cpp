@@ -173,10 +173,10 @@ void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, floa
     T* out = static_cast<T*>(a.out) + (b.first + i) * a.out_stride;
     // No key at all, or none that a mask let through: the sum is 0.
     const bool is_empty = is_first || b.sum[i] == 0;
-    const F32Vec sum = hn::Set(d, is_empty ? 1.0f : b.sum[i]);  // divided by: a product with 1 / sum rounds once more
+    const F32Vec inverse = hn::Set(d, is_empty ? 0.0f : 1.0f / b.sum[i]);
     const float* row = b.out + i * b.out_stride;
     for (int64_t c = 0; c < a.value_dim; c += lanes) {
-      const F32Vec y = is_empty ? hn::Zero(d) : hn::Div(hn::Load(d, row + c), sum);
+      const F32Vec y = is_empty ? hn::Zero(d) : hn::Mul(hn::Load(d, row + c), inverse);
       if (c + lanes <= a.value_dim) store_f32(y, d, out + c);
       else store_f32_some(y, d, out + c, static_cast<size_t>(a.value_dim - c));
     }
