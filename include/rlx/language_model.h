@@ -146,8 +146,9 @@ class DecoderBlocks {
 
   /// All calls get the same: tables of angles are made for the first.
   using Positions = SequencePositions;
-  /// What one layer keeps of a text. Of attention keys and values, [1, kv_heads, capacity, head_dim], of f32, f16 or
-  /// bf16: queries are rounded to the same dtype; scores, their softmax and the weighted sums are computed in f32. Of a
+  /// What one layer keeps of a text. Of attention keys and values, [1, kv_heads, capacity, head_dim], of one of
+  /// cache_dtypes(): queries are rounded to f16 or bf16 as they are, and stay f32 beside blocks; scores, their softmax
+  /// and the weighted sums are computed in f32. Of a
   /// recurrence the last inputs of its convolution, f32[1, kernel - 1, channels], and its state: f32[1, inner, state]
   /// of mamba, f32[1, heads, inner / heads, state] of mamba2, f32[1, heads, state, inner / heads] of gated_delta_net.
   /// Both are zeros before the first token.
@@ -215,7 +216,7 @@ class DecoderBlocks {
 /// "layers.3.keys" and "layers.3.values" [1, kv_heads, capacity, head_dim] of the dtype `cache`, or, of a recurrence,
 /// "layers.3.convolution" and "layers.3.state", as DecoderBlocks::Cache has them. Outputs: "logits"
 /// f32[rows, vocabulary], and the caches under their names, which are updated in place if they are donated. Fails as
-/// unsupported for a `cache` that is not f32, f16 or bf16.
+/// unsupported for a `cache` that is none of cache_dtypes(), or of blocks that a head is not made of.
 Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::WeightTypes& types = {}, DType cache = f32);
 
 /// A decoder of text, with its weights. Copies share it; its functions may be called from several threads at once. Each
@@ -237,9 +238,11 @@ class LanguageModel {
     CompileOptions compile = CompileOptions::from_environment();
     /// The most tokens of a sequence; 0: what the model promises. Caches grow with what they hold, up to this.
     int64_t context = 0;
-    /// Dtype of the caches of keys and values (states of recurrences are f32 in any case): f32, f16 or bf16. The latter
-    /// take half the memory and round queries, keys, values and the result of attention to 11 bits (f16) or 8 (bf16).
-    /// The largest f16 is 65504; a model with larger keys or values needs bf16.
+    /// Dtype of the caches of keys and values (states of recurrences are f32 in any case), one of cache_dtypes()
+    /// (rlx/models/cache_dtypes.h). f16 and bf16 take half the memory and round queries, keys, values and the result of
+    /// attention to 11 bits (f16) or 8 (bf16). The largest f16 is 65504; a model with larger keys or values needs bf16.
+    /// Blocks of q8_0 and q4_0 take 34/128 and 18/128 of f32's memory and round keys and values alone, to codes of 8
+    /// and 4 bits with an f16 scale for 32 elements of a head, whose width must be a multiple of 32.
     DType cache = f32;
     /// Tokens that run at once while a longer text is read, at least 1: memory for activations grows with it, not with
     /// the text, but for the exception that follows.

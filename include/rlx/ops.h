@@ -25,6 +25,7 @@
 #include "rlx/ops/optimizer.h"
 #include "rlx/ops/qat.h"
 #include "rlx/ops/quantize.h"
+#include "rlx/ops/quantize_blocks.h"
 #include "rlx/ops/random.h"
 #include "rlx/ops/recurrent.h"
 #include "rlx/ops/reduction.h"

@@ -42,14 +42,16 @@ Value token_norm(ModelBuilder& b, Value x, const std::string& name, const TokenN
 /// state").
 struct KeyValueCache {
   Value keys = {}, values = {};
-  /// Declares the inputs NAME.keys and NAME.values. Keys and values are rounded to `dtype`, f32, f16 or bf16.
+  /// Declares the inputs NAME.keys and NAME.values. Keys and values are rounded to `dtype`, one of cache_dtypes()
+  /// (rlx/models/cache_dtypes.h). Fails for another one, and for blocks if a head is not made of whole ones.
   static KeyValueCache inputs(Graph& g, const std::string& name, const Dims& dims, DType dtype = f32);
   /// Declares what they have become, as outputs of the same names.
   void output(const std::string& name) const;
 };
 /// Attention of n tokens, q[B, n, heads, D], to the tokens of the cache and to themselves, k and v[B, n, kv_heads, D]:
 /// [B, n, heads, D]. `cache` becomes the cache with the new tokens, in its own memory where it was donated. The
-/// capacity must be at least positions.total. Queries are rounded to the dtype of the cache; sums are f32.
+/// capacity must be at least positions.total. Queries are rounded to the dtype of the cache, unless that is of blocks;
+/// sums are f32.
 Value cached_attention(Value q, Value k, Value v, KeyValueCache& cache, const SequencePositions& positions,
                        AttentionAttrs attrs, Value mask = {});
 
