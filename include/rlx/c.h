@@ -859,7 +859,7 @@ typedef struct rlx_language_model_options {
   int copied;      /* weights are copied into memory; 0: mapped: no process may write or shorten the files meanwhile */
   int64_t context; /* the most tokens of a sequence; 0: what the model promises */
   int64_t chunk;   /* tokens that run at once while a longer text is read; 0: 512 */
-  const char* cache; /* of keys and values: "f32", "f16" or "bf16"; NULL: f32 */
+  const char* cache; /* of keys and values: "f32", "f16", "bf16", or blocks of "q8_0" or "q4_0"; NULL: f32 */
   /* Low-rank adapters that stand beside the products: paths of PEFT's folders, or of .gguf files beside a .gguf file,
      and what each is multiplied by (NULL: 1). */
   const char* const* adapters;

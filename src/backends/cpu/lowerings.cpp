@@ -6,7 +6,6 @@
 
 #include "rlx/extras/splat.h"
 #include "rlx/ops.h"
-#include "rlx/ops/quantize_blocks.h"
 #include "rlx_choices.h"
 
 namespace rlx::cpu {

@@ -43,7 +43,7 @@ std::vector<size_t> overwritable_operands(const Node&);
 bool is_machine_op(const Node&);
 
 // lower_move.cpp
-/// A tensor of a block dtype, seen as a dense tensor of bytes; other tensors are returned as they are.
+/// A tensor of a block dtype, seen as a tensor of bytes; other tensors are returned as they are.
 View blocks_as_bytes(View);
 /// Refuses tensors whose elements neither have addresses nor lie in blocks that are moved whole.
 std::string when_bytes_move(const Question&);

@@ -7,7 +7,6 @@
 
 #include "ops/core/registered.h"
 #include "rlx/ops.h"
-#include "rlx/ops/quantize_blocks.h"
 #include "rlx_choices.h"
 
 namespace rlx {

@@ -163,6 +163,9 @@ OpDef define_quantize_blocks() {
           [](Types in, const A& a) {
             if (const DType x = in[0].dtype; x != f32 && x != f64 && x != f16 && x != bf16)
               fail(ErrorCode::invalid_argument, "blocks are made of f32, f64, f16 or bf16, not of ", in[0]);
+            if (!is_block(a.dtype))
+              fail(ErrorCode::invalid_argument, in[0], " cannot become blocks of ", a.dtype,
+                   ", which is no block format; take one such as q8_0");
             blocks::required_encoder(a.dtype);
             const int64_t length = info(a.dtype).block_elements;
             if (in[0].rank() == 0 || (in[0].dims.back().is_static() && in[0].dims.back().value() % length != 0))
