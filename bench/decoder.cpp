@@ -4,7 +4,8 @@
 // microseconds; medians of 200 runs there and, in turn with them, of as many of a graph that has the place's number for
 // the symbol, so that its plan was made for exactly that; the resident memory, and how many updates of the cache were
 // not made in place. Beside them the framework's own time of a step at a new length: the plan moves and is bound, and
-// its launches are called, but do nothing, so that neither their time nor what they leave in the caches counts.
+// its launches are called, but do nothing, so that neither their time nor what they leave in the processor's caches
+// counts.
 //
 // --cache grown: keys and values are inputs of as many tokens as there are, and the results are those with the new one.
 // --cache state: they are a state (rlx/state.h) of room for all tokens, written in place, of which attention reads as

@@ -16,8 +16,9 @@ namespace rlx {
 class MovablePlan {
  public:
   /// `numbered` is `substitute(symbolic, bindings)`, for which `planned` was made by `maker`, with `updates`. Both
-  /// graphs and the maker, which makes launches for `numbered` itself, must outlive this. `move` writes the new numbers
-  /// into `numbered`: nobody else may read it meanwhile. `fixed` is as for Executor. Call only if `can_move`.
+  /// graphs and the maker, which makes launches for `numbered` itself, must outlive this. `move` and `reserve` write
+  /// other numbers into `numbered`: nothing else may read it during these calls. `fixed` is as for Executor. Call only
+  /// if `can_move`.
   MovablePlan(const Graph& symbolic, Graph& numbered, Bindings bindings, LaunchMaker& maker, Planned planned,
               std::vector<Update> updates, const std::vector<const Tensor*>& fixed);
 
@@ -32,13 +33,14 @@ class MovablePlan {
   const std::vector<bool>& fresh_launches() const { return fresh_; }
   /// Moves to other numbers, one for each symbol. Returns false if these numbers need a plan of another form: other
   /// views, buffers or packed operands, or an update that cannot be made in place; then it is where it was. If it
-  /// throws, as for numbers that an op refuses, this must not be used any more: executors that it gave are not touched.
+  /// throws, as for numbers that an op refuses, this must not be used any more. Copies of executor() made before stay
+  /// valid.
   bool move(const Bindings& bindings);
   /// Plans the arena for these numbers, so that later moves to numbers no larger than these use it as it is. The
   /// extents stay as they are. Returns false, and nothing changes, if they need a plan of another form, if an op
   /// refuses them, or if the arena would take more than `most_bytes`.
   bool reserve(const Bindings& most, size_t most_bytes);
-  /// How often this plan's arena was planned. Executors of this plan with the same count may share the memory of runs.
+  /// How often this plan's arena was planned. Copies of executor() made at the same count may share the memory of runs.
   size_t arena_count() const { return arena_count_; }
 
  private:

@@ -17,8 +17,8 @@ namespace rlx {
 /// et al. 2023). dynamic: theta grows with the length (NTK-aware scaling). yarn: Peng et al. 2023. llama3: low
 /// frequencies divided by `factor`, those between low and high interpolated (Llama 3.1's model card). longrope: a
 /// factor for each pair, one for texts up to the original context and one for longer texts (Ding et al. 2024).
-/// proportional: the first `proportion` of the pairs turn, by the frequencies that they have in a whole head, the
-/// others do not (Gemma 4).
+/// proportional: the first `proportion` of the pairs are rotated, with the frequencies of a whole head, and the others
+/// are not (Gemma 4).
 enum class RopeScaling { plain, linear, dynamic, yarn, llama3, longrope, proportional };
 constexpr std::array<std::string_view, 7> names_of(RopeScaling) {
   return {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional"};
@@ -39,24 +39,25 @@ struct RopeConfig {
   /// Divisors of each pair's frequency, on top of all else, where the file brings them (GGUF's rope_freqs.weight).
   std::vector<double> frequency_divisors = {};
   double proportion = 1;  ///< proportional: the share of the pairs that turn, rounded down to whole pairs
-  /// Multimodal positions (M-RoPE; Wang et al. 2024, "Qwen2-VL", section 2.1): a token stands at several places, those
-  /// of time, height and width, and each pair turns by one of them. So many pairs in a row follow each axis
-  /// (`mrope_section` of config.json); empty: a token stands at one place. They add up to dims / 2.
+  /// Multimodal positions (M-RoPE; Wang et al. 2024, "Qwen2-VL", section 2.1): a token has a position on each of three
+  /// axes, time, height and width, and each pair is rotated by one of them. The first sections[0] pairs use the first
+  /// axis, the next sections[1] pairs the second one, and so on (`mrope_section` of config.json); they add up to
+  /// dims / 2. Empty: a token has one position.
   std::vector<int64_t> sections = {};
-  /// Pairs take turns between the axes (0, 1, 2, 0, 1, 2, ...), as long as an axis has pairs left, and the others
-  /// follow the first axis (Qwen3-VL). There must be three sections.
+  /// Pairs are assigned to the axes 0, 1, 2, 0, 1, 2, ... as long as an axis has pairs left; all other pairs use the
+  /// first axis (Qwen3-VL). There must be three sections.
   bool interleaves_sections = false;
 };
 
-/// Radians a position of each pair, for all scalings but `dynamic` (which gives the unscaled ones) and `longrope`
-/// (those of the short factors, or of the long ones). Computed as `transformers` does, in f32 where it does. Fails for
-/// a description that has no such numbers, saying which size or factor it is.
+/// The frequency of each pair, in radians per position. For `dynamic` they are the unscaled ones; for `longrope` those
+/// with the long factors if `is_long`, else with the short ones. Computed as `transformers` does, in f32 where it does.
+/// Fails for a description that has no such numbers, saying which size or factor it is.
 std::vector<float> rope_frequencies(const RopeConfig& rope, bool is_long = false);
 
-/// Where the tokens of a run stand in their sequence, of which earlier runs may have read a part.
+/// The positions of a run's tokens in a sequence that earlier runs may have begun.
 struct SequencePositions {
   Value first = {};          ///< i32 scalar: the position of the first token of the run; absent: 0
-  Dim count = 0, total = 0;  ///< of tokens of the run; of all until its end
+  Dim count = 0, total = 0;  ///< tokens of this run; tokens of the sequence up to the end of this run
   /// Declares the inputs "position" i32 (of the first of `count` tokens) and "total" u8[total, 0]: without bytes,
   /// because a symbol follows from extents of inputs alone.
   static SequencePositions inputs(Graph& g, const Dim& count);
