@@ -101,3 +101,17 @@ def test_errors_say_what_is_wrong(tmp_path):
     with pytest.raises(ValueError, match="at most 8 levels deep.* has 100"):
         rlx.save_gguf(tmp_path / "x.gguf", {}, {"x": deep})
     assert not (tmp_path / "x.gguf").exists()
+
+
+def test_blocks_are_made_and_read_inside_of_a_jitted_function():
+    x = np.random.default_rng(1).normal(size=(3, 64)).astype(np.float32)
+    y = rlx.jit(lambda v: rlx.ops.dequantize_blocks(rlx.ops.quantize_blocks(v, "q8_0")))(x)
+    blocks = x.reshape(3, 2, 32)  # GGML's quantize_row_q8_0: a scale of f16 and 32 integers
+    scale = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
+    codes = blocks * (np.float32(1) / scale)
+    wanted = np.trunc(codes + np.copysign(np.float32(0.5), codes)) * scale.astype(np.float16).astype(np.float32)
+    assert np.array_equal(np.asarray(y), wanted.reshape(3, 64))
+    with pytest.raises(TypeError, match="NumPy has no q8_0"):
+        rlx.ops.quantize_blocks(x, "q8_0")
+    with pytest.raises(rlx.Error, match="no dtype 'q9_9'"):
+        rlx.jit(lambda v: rlx.ops.quantize_blocks(v, "q9_9"))(x)

@@ -9,6 +9,7 @@ that float; f16 beside bf16 becomes f32. Defaults are float32, int32 and complex
 """
 
 import math
+import re
 
 import numpy as np
 
@@ -37,6 +38,8 @@ _LONG = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16
 
 
 _OF_NUMPY = {"i8": "i64", "u8": "u64"}
+# Block formats of GGUF, which NumPy has no dtype for. The library says whether there is such a one.
+_BLOCKS = re.compile(r"i?q\d_\w+|tq\d_0|mxfp4|nvfp4")
 
 
 def name_of(dtype):
@@ -60,6 +63,8 @@ def own_name_of(dtype):
             return dtype
         if dtype in _LONG:
             return _LONG[dtype]
+        if _BLOCKS.fullmatch(dtype):
+            return dtype
     t = np.dtype(dtype).newbyteorder("=")
     if t not in FROM_NUMPY:
         raise TypeError(f"{t} is no dtype of RLX; there are {', '.join(TO_NUMPY)}")
