@@ -3,7 +3,8 @@
 // here the old one's memory is reused.
 //
 //   roots   buffers: of inputs, params, constants, outputs, and of the arena
-//   views   reshape always; slice, transpose, broadcast where every user reads strided operands, or the result is dense
+//   views   reshape of a dense value; slice, transpose and broadcast if the result is dense or every user reads it
+//           with its strides
 //   reuse   a result takes an operand's buffer if the op allows it, the bytes agree, and nothing needs the old value
 #pragma once
 
@@ -43,8 +44,8 @@ struct StorageRules {
 struct StoragePlan {
   std::vector<std::vector<Place>> places;  ///< of each node's results
   std::vector<Root> roots;
-  /// Outputs that do not become a buffer of the caller's: leaves, views, second uses of a value, values in an input's
-  /// buffer. A copy at the end fills them, but for updates, which are where they belong.
+  /// Outputs that are not computed in the caller's buffer: inputs, params, constants, views, repeated outputs, values
+  /// in an input's buffer. They are copied there at the end, except for updates, which stay in the input's buffer.
   std::vector<size_t> copied_outputs;
   size_t in_place = 0;  ///< results that took over an operand's buffer
   /// One list a node, and a last one for the outputs: the answers about extents and strides that gave the plan its
@@ -65,10 +66,10 @@ void add_answers(const Graph& g, const Uses& uses, const StorageRules& rules, st
                  StoragePlan& plan);
 /// Places and sizes for other extents. `g` is the graph for which `plan` was made, with other numbers in its types and
 /// attributes. `nodes`, in order: each node with a new number in its types, in its attributes or in the places of its
-/// operands, and those that may be views and have one in the types of their users. `alike`, by node: an earlier one
-/// with the same op, types, attributes and users, which is a view of an operand of the same strides just if this one
-/// is; or the node itself. False if a plan made for these extents would have another form; then the places in `plan`
-/// are a mix of old and new, and it must be moved back, with the same nodes, before it is used.
+/// operands, and those that may be views and have one in the types of their users. alike[n]: an earlier node with the
+/// same op, types, attributes and users as node n, or n itself; if the operands of both have the same strides, node n
+/// is a view if and only if alike[n] is. False if a plan made for these extents would have another form; then the
+/// places in `plan` are a mix of old and new, and it must be moved back, with the same nodes, before it is used.
 bool move_storage(const Graph& g, const Uses& uses, const StorageRules& rules, std::span<const size_t> nodes,
                   std::span<const size_t> alike, StoragePlan& plan);
 

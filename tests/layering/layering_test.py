@@ -192,17 +192,20 @@ DEVICE = re.compile(r"Device::(?:cpu|coreml|mlx|cuda|rocm|metal|wgpu|tpu|null)\(
                     r"#include \"(?:backends|devices)/(?!backend\.h|device_memory\.h|registry\.h)|\bcoreml\b|ComputeUnits")
 
 
-def devices_named(root):
-    """Each line of those layers that names a device, as "file: line"; comments do not count."""
-    found = []
-    for file in sorted(p for top in WITHOUT_DEVICES for p in (root / top).rglob("*")):
-        if file.suffix not in SUFFIXES:
+def lines_with(pattern, root, folders, besides=frozenset()):
+    """Each line of the sources in these folders that the pattern is found in, as (file, line); comments do not count."""
+    for file in sorted(p for top in folders for p in (root / top).rglob("*")):
+        name = file.relative_to(root).as_posix()
+        if file.suffix not in SUFFIXES or name in besides:
             continue
         for line in file.read_text(encoding="utf-8").splitlines():
             code = line.split("//")[0]
-            if DEVICE.search(code):
-                found.append(f"{file.relative_to(root)}: names a device: {code.strip()}")
-    return found
+            if pattern.search(code):
+                yield name, code.strip()
+
+
+def devices_named(root):
+    return [f"{file}: names a device: {code}" for file, code in lines_with(DEVICE, root, WITHOUT_DEVICES)]
 
 
 # Who shortens a mapped file ends the process, so files are copied. These map some: the readers that are asked to, what is asked
@@ -213,16 +216,7 @@ MAPS = re.compile(r"FileAccess::mapped|FileBytes::map\(|\bmmap\([^;]*\bfd\b")
 
 
 def mapped_files(root):
-    """Each line outside of MAPPERS that maps a file, as "file: line"; comments do not count."""
-    found = []
-    for file in sorted(p for top in ("src", "extras", "tools") for p in (root / top).rglob("*")):
-        if file.suffix not in SUFFIXES or file.relative_to(root).as_posix() in MAPPERS:
-            continue
-        for line in file.read_text(encoding="utf-8").splitlines():
-            code = line.split("//")[0]
-            if MAPS.search(code):
-                found.append(f"{file.relative_to(root)}: maps a file that somebody may shorten: {code.strip()}")
-    return found
+    return [f"{file}: maps a file that somebody may shorten: {code}" for file, code in lines_with(MAPS, root, ("src", "extras", "tools"), MAPPERS)]
 
 
 def left_out_of_rlx_h(root):

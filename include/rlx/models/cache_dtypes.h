@@ -1,4 +1,5 @@
-// What caches of keys and values are made of: the one list, which options, profiles, programs and bindings go by.
+// The element types that a cache of keys and values may have: the one list that options, profiles, programs and
+// bindings go by.
 #pragma once
 
 #include <span>

@@ -50,7 +50,7 @@ struct AttentionBlockWeights {
 };
 /// q | k | v = hidden qkv_w + qkv_b, rotary positions of q and k if there are tables, attention with the `mask`, times
 /// out_w, + out_b. hidden[B, S, E] -> [B, S, E]. All elements of a head turn. The builder sets `has_bias` and
-/// `has_rope` from what is given, and `mask` of the attributes to `none` if none is given.
+/// `has_rope` from what is given; if no mask operand is given, the attribute `mask` becomes `none`.
 Value fused_attention_block(Value hidden, Value mask, AttentionBlockWeights weights, AttentionBlockAttrs attrs,
                             Value cos = {}, Value sin = {});
 /// The same with a key padding mask.
@@ -75,8 +75,8 @@ struct TransformerLayerWeights {
   Value qkv_b = {}, out_b = {}, ln1_beta = {}, fc1_b = {}, fc2_b = {}, ln2_beta = {};  ///< all or none
 };
 /// A layer of BERT, which normalizes behind each residual: h = norm1(hidden + block(hidden)), norm2(h + activation(h
-/// fc1_w + fc1_b) fc2_w + fc2_b); block is fused_attention_block. The builder sets `has_bias` from what is given, and
-/// `mask` of the attributes to `none` if none is given. A sliding window is `causal` with a `window`.
+/// fc1_w + fc1_b) fc2_w + fc2_b); block is fused_attention_block. The builder sets `has_bias` from what is given; if
+/// no mask operand is given, the attribute `mask` becomes `none`. For a sliding window set `causal` and `window`.
 Value fused_transformer_layer(Value hidden, Value mask, TransformerLayerWeights weights, TransformerLayerAttrs attrs);
 
 struct RegionAttrs {

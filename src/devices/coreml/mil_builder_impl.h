@@ -28,6 +28,7 @@ namespace mil_building {
 
 constexpr int kNewestOpset = 8, kIosOfOpset0 = 10, kOldestIosOfPrograms = 15;
 
+/// The code of the error that a finding of the linter (frontends/mil/lint.h) becomes, by the rule that was broken.
 inline ErrorCode code_of_finding(const std::string& rule, bool is_op_of_another_opset) {
   if (rule == "op") return is_op_of_another_opset ? ErrorCode::unsupported : ErrorCode::not_found;
   return rule == "dtype" ? ErrorCode::shape_mismatch : ErrorCode::invalid_argument;
@@ -43,15 +44,15 @@ struct OpenBlock {
 struct OpenControl {
   bool is_loop;
   std::string name;
-  std::vector<MilValue> operands;       // the pred, or the first vars
-  std::vector<Type> types;              // of a loop's vars, those that were stated
-  std::vector<std::string> vars;        // the names of the vars in the block that is open
-  std::vector<mil::Block> done = {};    // the blocks before
-  std::vector<MilValue> first = {};     // the results of the first branch
-  std::vector<std::string> names = {};  // that were defined in them
+  std::vector<MilValue> operands;       // the predicate, or the loop's first values
+  std::vector<Type> types;              // of a loop's values, where the caller stated them
+  std::vector<std::string> vars;        // the names of the loop's values in the open block
+  std::vector<mil::Block> done = {};    // finished blocks
+  std::vector<MilValue> first = {};     // the results of the branch for true
+  std::vector<std::string> names = {};  // defined in the finished blocks
 };
 
-/// A count of names, which goes back if what was to have the name is not made.
+/// Restores a counter on destruction unless keep() was called: a name that was not used is given again.
 class CountGuard {
  public:
   explicit CountGuard(int64_t& count) : count_(count), before_(count) {}
@@ -78,7 +79,7 @@ struct BuiltFunction {
   std::map<std::string, std::shared_ptr<const mlprogram::Known>> known = {};
   std::map<std::string, mil::Value> constants = {};
   std::map<std::string, int64_t> counts = {};  // of names with numbers
-  size_t listed = 0;                           // inputs with lists of shapes
+  size_t listed = 0;                           // inputs that enumerate their shapes
 };
 
 }  // namespace mil_building
@@ -89,7 +90,8 @@ struct MilBuilder::Impl {
   explicit Impl(MilOptions o) : options(std::move(o)) {
     const int ios = options.minimum_ios;
     if (ios != 0 && (ios < kOldestIosOfPrograms || ios > kNewestOpset + kIosOfOpset0))
-      fail(ErrorCode::invalid_argument, "minimum_ios is ", ios, "; it is 15 to 18, or 0 for the oldest that can");
+      fail(ErrorCode::invalid_argument, "minimum_ios is ", ios,
+           "; it must be 15 to 18, or 0 for the oldest iOS that supports the program");
     opset = ios == 0 ? mlprogram::kFirstOpset : ios - kIosOfOpset0;
     newest = ios == 0 ? kNewestOpset : opset;
     begin_function("main");
