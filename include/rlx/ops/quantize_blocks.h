@@ -15,9 +15,9 @@ struct QuantizeBlocksAttrs {
   DType dtype = DType::q8_0;  ///< a block format with an encoder (rlx/blocks.h, block_encoder)
   RLX_FIELDS(QuantizeBlocksAttrs, field("dtype", &QuantizeBlocksAttrs::dtype));
 };
-/// x of f32, f64, f16 or bf16 as a value of x's dims and the dtype `dtype`, in blocks along the last dim, which must be a
-/// multiple of the block size. The blocks are those of quantized() (rlx/blocks.h); for q4_0, q4_1, q5_0, q5_1 and q8_0
-/// the bytes are equal to GGML's.
+/// x of f32, f64, f16 or bf16 as a value of x's dims and the dtype `dtype`, in blocks along the last dim, which must be
+/// a multiple of the block size. The blocks are those of quantized() (rlx/blocks.h); for q4_0, q4_1, q5_0, q5_1 and
+/// q8_0 the bytes are equal to GGML's.
 Value quantize_blocks(Value x, DType dtype);
 
 }  // namespace rlx
