@@ -147,7 +147,7 @@ static void what_is_wrong_is_said(void) {
   rlx_mil_options options;
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options, options.minimum_ios = 12;
-  FAILS(rlx_mil_create(&options, &mil, &error), RLX_INVALID_ARGUMENT, "minimum_ios is 12; it is 15 to 18");
+  FAILS(rlx_mil_create(&options, &mil, &error), RLX_INVALID_ARGUMENT, "minimum_ios is 12; it must be 15 to 18");
   OK(rlx_mil_create(NULL, &mil, &error));
   int32_t x = input(mil, "x", "f32[2, 3]"), value = 7, none = 99;
   FAILS(rlx_mil_input(mil, "x", "f32[2]", NULL, NULL, &value, &error), RLX_INVALID_ARGUMENT, "'x' is taken");

@@ -421,7 +421,7 @@ const std::vector<Mistake>& mistakes() {
       {"a system that there is not",
        [](Ready&) { MilBuilder({.minimum_ios = 14}); },
        E::invalid_argument,
-       {"minimum_ios is 14; it is 15 to 18, or 0"}},
+       {"minimum_ios is 14; it must be 15 to 18, or 0"}},
   };
   return all;
 }
