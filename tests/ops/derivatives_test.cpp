@@ -39,3 +39,22 @@ TEST_CASE("derivatives at kinks, poles, infinities and NaN are JAX's or PyTorch'
   }
   CHECK(operands > 80);
 }
+
+TEST_CASE("the derivatives of elu, celu, selu and expm1 keep f32's digits far below 0") {
+  // e^-12, and selu's 1.7580993408473766 e^-12: PyTorch's gradients in f64 of elu, celu and selu. y + 1 has three
+  // digits.
+  const std::pair<const char*, double> wanted[] = {{"elu", 6.14421235332821e-6},
+                                                   {"celu", 6.14421235332821e-6},
+                                                   {"expm1", 6.14421235332821e-6},
+                                                   {"selu", 1.0802135688412635e-5}};
+  for (const auto& [name, derivative] : wanted) {
+    const OpDef& op = find_op(name);
+    Graph g = trace({{f32, {1}}}, [&](Graph& to, Values v) { return to.emit(op, {v[0]}, attrs_of(op, "")); });
+    const Tensor x = run_op(op::convert, ConvertAttrs{f32}, std::array{full(f64, {1}, -12)})[0];
+    const Tensor ct = run_op(op::convert, ConvertAttrs{f32}, std::array{full(f64, {1}, 1 / derivative)})[0];
+    const Tensor one = run_op(op::convert, ConvertAttrs{f32}, std::array{full(f64, {1}, 1)})[0];
+    const std::vector<Tensor> found =
+        interpret(made_of_primitives(vjp(g, Mask(1, true), {true})), std::vector<Tensor>{x, ct});
+    CHECK_MESSAGE(difference(found, {one}, 1e-6) == "", name);
+  }
+}

@@ -50,6 +50,27 @@ TEST_CASE("variance takes a correction and does not cancel") {
   auto both = [](Values v) { return std::vector{moments(v[0], {0}, true).mean, moments(v[0], {0}, true).variance}; };
   CHECK(mismatch_of_floats(both, {{{2, 2}, {1, 5, 3, 5}}}, {{{1, 2}, {2, 5}}, {{1, 2}, {1, 0}}}) == "");
 }
+TEST_CASE("variance keeps its digits where f32 cannot hold the mean") {
+  // 1e6 + i / 16 for i = 0 .. 15 over and over: f32 holds each number, and rounds the mean by 1/32, whose square is 1.2
+  // % of the variance (16^2 - 1) / 12 / 16^2.
+  constexpr int64_t kRows = 5, kColumns = 4096;
+  std::vector<double> rows, columns;
+  for (int64_t i = 0; i < kRows * kColumns; ++i)
+    rows.push_back(1e6 + double(i % 16) / 16), columns.push_back(1e6 + double(i / kRows % 16) / 16);
+  const std::vector<double> wanted(kRows, 255.0 / 12 / 256), none(kRows, 0);
+  const auto check = [&](int64_t axis, const Tensor& x) {
+    const auto build = [axis](Values v) {
+      return std::vector{variance(v[0], {axis}), moments(v[0], {axis}).variance,
+                         variance(v[0], {axis}, false, kColumns)};
+    };
+    const Tensor y = vector_of(f32, wanted), infinite = vector_of(f32, std::vector<double>(kRows, kInf));
+    CHECK(mismatch(build, {x}, {y, y, infinite}, 1e-6) == "");
+  };
+  check(1, tensor(f32, {kRows, kColumns}, rows));
+  check(0, tensor(f32, {kColumns, kRows}, columns));
+  const auto deviation = [](Values v) { return sqrt(variance(v[0], {0})); };
+  CHECK(mismatch(deviation, {vector_of(f32, std::vector<double>(1000, 0.1))}, {tensor(f32, {}, {0})}) == "");
+}
 TEST_CASE("norms take absolute values, also of complex numbers") {
   CHECK(one([](Values v) { return norm(v[0], NormKind::l2, {0}); }, {{2}, {3, -4}}, {{}, {5}}) == "");
   CHECK(one([](Values v) { return norm(v[0], NormKind::l1, {0}, true); }, {{2}, {3, -4}}, {{1}, {7}}) == "");

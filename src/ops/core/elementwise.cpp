@@ -315,7 +315,7 @@ OpDef define_expm1() {
                                                 std::exp(x.real()) * std::sin(x.imag()));
                                }
                              }),
-                         [](Value, Value y) { return y + 1.0; });
+                         [](Value x, Value) { return exp(x); });  // y + 1 cancels where x is far below 0
 }
 OpDef define_log() {
   return with_derivative(define_unary<kReal | kComplex>(
