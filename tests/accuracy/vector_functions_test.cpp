@@ -87,7 +87,7 @@ double distance(float got, long double want) {
 TEST_CASE("vector functions are within 2 units in the last place, over all exponents") {
   std::vector<float> x = sweep();
   std::printf("worst error in units in the last place, of %zu floats\n%-10s", x.size(), "");
-  test::for_each_target([] { std::printf("%26s", hwy::TargetName(hwy::SupportedTargets())); });
+  test::for_each_target([] { std::printf("%26s", hwy::TargetName(kernels::available_targets())); });
   std::printf("\n");
   for (const Function& f : kFunctions) {
     std::vector<long double> want(x.size());

@@ -1,7 +1,6 @@
 #include "kernels/gemm/gemm.h"
 
 #include <doctest/doctest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/kernel_test.h"
 #include "kernels/threads/thread_pool.h"
 #include "rlx/error.h"
 
@@ -522,12 +522,8 @@ TEST_CASE("large batched products, where the threads pack together, are right") 
 }
 
 TEST_CASE("every instruction set of this processor gives right products") {
-  const int64_t all = hwy::SupportedTargets();
   int64_t k = 45;  // another for each, because the plan of an equal shape is kept, and is for its instruction set
-  for (int64_t target : {HWY_SSE4, HWY_AVX2, HWY_AVX3}) {
-    if (!(all & target)) continue;
-    CAPTURE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+  test::for_each_target([&] {
     ++k;
     for (DType dtype : {f32, bf16, f16, f64})
       for (int64_t m : {1, 5, 30})
@@ -545,8 +541,7 @@ TEST_CASE("every instruction set of this processor gives right products") {
             check(b);
           }
         }
-    hwy::SetSupportedTargetsForTest(0);
-  }
+  });
 }
 
 TEST_CASE("a product gives the same bits each time and on any number of threads") {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hwy/targets.h"
+#include "kernels/vector/highway_dispatch.h"
 #include "kernels/vector/highway_targets.h"
 #include "rlx/element.h"
 
@@ -20,16 +21,12 @@ namespace rlx::test {
 template <class F>
 void for_each_target(F body) {
   struct Restore {
-    ~Restore() {
-      hwy::SetSupportedTargetsForTest(0);
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    }
+    ~Restore() { kernels::limit_targets(0); }
   } restore;
-  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  const int64_t targets = kernels::available_targets() & HWY_TARGETS;
   for (int64_t bit = 1; bit > 0 && bit <= targets; bit <<= 1) {
     if (!(targets & bit)) continue;
-    hwy::SetSupportedTargetsForTest(bit);
-    hwy::GetChosenTarget().Update(bit);
+    kernels::limit_targets(bit);
     INFO("target ", std::string(hwy::TargetName(bit)));
     body();
   }

@@ -17,6 +17,7 @@
 #include <sys/sysctl.h>
 #endif
 
+#include "kernels/vector/highway_dispatch.h"
 #include "kernels/vector/highway_targets.h"
 // Above: the instruction sets must be chosen before any Highway header.
 #include "hwy/targets.h"
@@ -54,7 +55,7 @@ int64_t highway_target(InstructionSet set) {
 }
 /// Better targets of Highway have lower bits.
 bool has_vectors(InstructionSet set) {
-  return (hwy::SupportedTargets() & HWY_TARGETS & ((highway_target(set) << 1) - 1)) != 0;
+  return (available_targets() & HWY_TARGETS & ((highway_target(set) << 1) - 1)) != 0;
 }
 bool has_vnni() {
   return has_vectors(InstructionSet::avx512) &&
@@ -70,12 +71,11 @@ void limit_highway(InstructionSet limit) {
   if (!has(limit))
     fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this processor, or this build, has ",
          used_instruction_set(), " at most");
-  const int64_t left = hwy::SupportedTargets() & HWY_TARGETS & ~(highway_target(limit) - 1);
+  const int64_t left = available_targets() & HWY_TARGETS & ~(highway_target(limit) - 1);
   if (left == 0)
     fail(ErrorCode::unsupported, "RLX_ISA=", name_of(limit), ": this build has kernels for ", used_instruction_set(),
          " at least");
-  hwy::SetSupportedTargetsForTest(left);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  limit_targets(left);
 }
 #elif HWY_ARCH_ARM_A64
 bool has(InstructionSet set) {
