@@ -376,6 +376,34 @@ TEST_CASE_FIXTURE(MatrixTiles, "numbers out of the range of split bf16 are atten
   }
 }
 
+TEST_CASE_FIXTURE(MatrixTiles, "weights far below 1 keep their digits on tiles, whose terms must not be subnormal") {
+  constexpr int64_t kQueries = 64, kKeys = 640, kWidth = 64, kValues = 16;
+  for (bool tiles : {false, true}) {
+    if (tiles && !are_there) continue;
+    INFO("tiles ", tiles);
+    for (float score = -60; score > -106; score -= 1.37F) {
+      // The value of the first key, which has nearly all of the weight, is 0; the others are 1.
+      std::vector<float> q(kQueries * kWidth), k(kKeys * kWidth), v(kKeys * kValues, 1), out(kQueries * kValues);
+      for (int64_t i = 0; i < kQueries; ++i) q[static_cast<size_t>(i * kWidth)] = 1;
+      for (int64_t j = 1; j < kKeys; ++j) k[static_cast<size_t>(j * kWidth)] = score;
+      std::fill_n(v.begin(), kValues, 0.0F);
+      AttentionArgs a;
+      a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
+      a.q_stride = a.k_stride = a.head_dim = kWidth, a.v_stride = a.out_stride = a.value_dim = kValues;
+      a.q_rows = kQueries, a.k_rows = kKeys;
+      plan(a, tiles);
+      REQUIRE((a.strategy.kernel == AttentionKernel::matrix_tiles) == tiles);
+      Scratch scratch(attention_scratch_bytes(a));
+      attention(a, 0, kQueries, scratch.data());
+      const double exact = (kKeys - 1) * std::exp(static_cast<double>(score));
+      for (const float y : out) {
+        INFO("639 e^", score, " = ", exact, " is ", y);
+        REQUIRE(std::fabs(static_cast<double>(y) - exact) <= 0x1p-17 * exact + kKeys * 0x1p-149);
+      }
+    }
+  }
+}
+
 TEST_CASE_FIXTURE(MatrixTiles, "the result of a query does not depend on the queries that a call is about") {
   for (bool tiles : {false, true}) {
     if (tiles && !are_there) continue;

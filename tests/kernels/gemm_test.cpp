@@ -52,13 +52,13 @@ void encode(void* data, DType t, int64_t i, double v) {
   }
 }
 
-struct Array {
+struct Operand {
   DType dtype = f32;
   std::vector<char> bytes;
 
-  Array() = default;
-  Array(DType t, int64_t size) : dtype(t), bytes(static_cast<size_t>(size) * byte_size(t)) {}
-  Array(DType t, int64_t size, std::mt19937& random) : Array(t, size) {
+  Operand() = default;
+  Operand(DType t, int64_t size) : dtype(t), bytes(static_cast<size_t>(size) * byte_size(t)) {}
+  Operand(DType t, int64_t size, std::mt19937& random) : Operand(t, size) {
     std::uniform_int_distribution<int> whole(-64, 64);
     std::uniform_real_distribution<double> real(-1, 1);
     for (int64_t i = 0; i < size; ++i)
@@ -170,13 +170,13 @@ std::string text(const Linear& c) {
 
 // Its operands and the sums.
 struct LinearData {
-  Array x, w, bias, residual, y;
+  Operand x, w, bias, residual, y;
   Sums sums;
   explicit LinearData(const Linear& c) {
     std::mt19937 random(static_cast<unsigned>(c.m * 31 + c.n * 7 + c.k));
-    x = Array(c.x, c.m * (c.k + c.pad), random), w = Array(c.w, c.k * c.n, random);
-    bias = Array(c.epilogue.bias_dtype, c.n, random), residual = Array(c.y, c.m * (c.n + 2 * c.pad), random);
-    y = Array(c.y, c.m * (c.n + 3 * c.pad), random);
+    x = Operand(c.x, c.m * (c.k + c.pad), random), w = Operand(c.w, c.k * c.n, random);
+    bias = Operand(c.epilogue.bias_dtype, c.n, random), residual = Operand(c.y, c.m * (c.n + 2 * c.pad), random);
+    y = Operand(c.y, c.m * (c.n + 3 * c.pad), random);
     sums = sums_of(c.m, c.n, c.k, x.decoded().data(), c.k + c.pad, 1, w.decoded().data(), c.transposed ? 1 : c.n,
                    c.transposed ? c.k : 1);
   }
@@ -184,8 +184,8 @@ struct LinearData {
 
 // The largest error in units of its tolerance.
 double worst_error(const Linear& c, const LinearData& data) {
-  const Array &x = data.x, &bias = data.bias, &residual = data.residual, &before = data.y;
-  Array w = data.w, y = data.y;
+  const Operand &x = data.x, &bias = data.bias, &residual = data.residual, &before = data.y;
+  Operand w = data.w, y = data.y;
   WeightsSpec weights_spec;
   weights_spec.k = c.k, weights_spec.n = c.n, weights_spec.dtype = c.w, weights_spec.x_dtype = c.x;
   weights_spec.k_stride = c.transposed ? 1 : c.n, weights_spec.n_stride = c.transposed ? c.k : 1;
@@ -246,14 +246,14 @@ struct BatchAt {
 };
 
 struct BatchedData {
-  Array lhs, rhs, bias, residual, y;
+  Operand lhs, rhs, bias, residual, y;
   std::vector<Sums> sums;  // of each batch
   explicit BatchedData(const Batched& c) {
     const BatchedGemmSpec& s = c.spec;
     std::mt19937 random(static_cast<unsigned>(s.m * 31 + s.n * 7 + s.k));
-    lhs = Array(s.lhs_dtype, c.lhs_size, random), rhs = Array(s.rhs_dtype, c.rhs_size, random);
-    bias = Array(s.epilogue.bias_dtype, s.n, random), residual = Array(s.y_dtype, c.y_size, random);
-    y = Array(s.y_dtype, c.y_size, random);
+    lhs = Operand(s.lhs_dtype, c.lhs_size, random), rhs = Operand(s.rhs_dtype, c.rhs_size, random);
+    bias = Operand(s.epilogue.bias_dtype, s.n, random), residual = Operand(s.y_dtype, c.y_size, random);
+    y = Operand(s.y_dtype, c.y_size, random);
     const auto x = lhs.decoded(), w = rhs.decoded();
     int64_t batches = 1;
     for (int d = 0; d < s.batch_rank; ++d) batches *= s.batch_dims[d];
@@ -267,8 +267,8 @@ struct BatchedData {
 
 double worst_error(const Batched& c, const BatchedData& data) {
   const BatchedGemmSpec& s = c.spec;
-  const Array &lhs = data.lhs, &rhs = data.rhs, &bias = data.bias, &residual = data.residual, &before = data.y;
-  Array y = data.y;
+  const Operand &lhs = data.lhs, &rhs = data.rhs, &bias = data.bias, &residual = data.residual, &before = data.y;
+  Operand y = data.y;
   const PreparedBatchedGemm product = prepare_batched_gemm(s);
   Scratch scratch(product.scratch_bytes());
   product.run({lhs.data(), rhs.data(), y.data(), bias.data(), residual.data()}, scratch.aligned(),
@@ -547,7 +547,7 @@ TEST_CASE("every instruction set of this processor gives right products") {
 TEST_CASE("a product gives the same bits each time and on any number of threads") {
   std::mt19937 random(3);
   const int64_t m = 130, n = 200, k = 150;
-  Array x(f32, m * k, random), w(f32, k * n, random);
+  Operand x(f32, m * k, random), w(f32, k * n, random);
   WeightsSpec spec;
   spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = 4;
   auto weights = PackedWeights::pack(spec, w.data());
@@ -568,7 +568,7 @@ TEST_CASE("a product gives the same bits each time and on any number of threads"
 TEST_CASE("one prepared product serves several threads at once") {
   std::mt19937 random(4);
   const int64_t m = 20, n = 100, k = 64;
-  Array x(f32, m * k, random), w(f32, k * n, random);
+  Operand x(f32, m * k, random), w(f32, k * n, random);
   WeightsSpec spec;
   spec.k = k, spec.n = n, spec.k_stride = n, spec.n_stride = 1, spec.threads = 2;
   auto weights = PackedWeights::pack(spec, w.data());

@@ -109,6 +109,13 @@ inline void begin_weights(const AttentionArgs& a, TiledStrip& t, float scale) {
   }
 }
 
+/// Weights in three terms are held times 2^32, and so are their sums and the results until those divide them. Tiles
+/// flush subnormal terms: the third one of a weight of 2^-142 is just normal then, and what is lost of smaller ones is
+/// below 2^-150, as of subnormal weights in vectors. Without it a weight of 2^-118 had 8 digits, all that there is of a
+/// result where the values of larger weights are 0. Values are below 2^62, so that sums of 2^26 keys stay finite.
+template <int kTerms>
+inline constexpr int kWeightShift = kTerms == 3 ? 32 : 0;
+
 /// Computes the weights of a strip, as bf16 terms, and their sums, two keys at a time.
 template <int kTerms>
 struct TiledWeigher {
@@ -124,7 +131,8 @@ struct TiledWeigher {
   }
   HWY_INLINE F32Vec weight(int64_t row, int i) const {
     const F32Tag d;
-    return Exp2Nonpositive(d, hn::Sub(hn::Load(d, scores + row * kTiledQueries + i * kTileRows), max[i]));
+    return Exp2Nonpositive<kWeightShift<kTerms>>(
+        d, hn::Sub(hn::Load(d, scores + row * kTiledQueries + i * kTileRows), max[i]));
   }
   HWY_INLINE void add_pair() {
     RLX_UNROLL for (int i = 0; i < 2; ++i) {

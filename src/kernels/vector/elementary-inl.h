@@ -42,9 +42,9 @@ HWY_INLINE V ScaleByPowerOfTwo(D d, V v, V n) {
 #endif
 }
 
-/// p * 2^n for p in [0.7, 1.5] and the integer n = shifted - exponent_magic(d), in [-151, 0]. It is rounded once, if it
-/// is subnormal. Where x is `least` the result is 0, which takes no multiplication by a power: processors that trap on
-/// subnormal results would be slow for every masked key.
+/// p * 2^n for p in [0.7, 1.5], or that times a power of two, and the integer n = shifted - exponent_magic(d), in
+/// [-151, 0]. It is rounded once, if it is subnormal. Where x is `least` the result is 0, which takes no multiplication
+/// by a power: processors that trap on subnormal results would be slow for every masked key.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V scaled_down(D d, V x, V least, V p, V shifted, V n) {
 #if HWY_TARGET == HWY_AVX3
@@ -65,15 +65,17 @@ HWY_INLINE V exponent_magic(D d) {
   return hn::Set(d, 12582912.0f + 127.0f + 64.0f);
 }
 
-/// 2^x for x <= 0, also for -infinity. For the weights of softmax. 1.2e-7, and below 2^-126 to the nearest subnormal
-/// number.
-template <class D, class V = hn::Vec<D>>
+/// 2^(x + kShift) for x <= 0, also for -infinity. For the weights of softmax. 1.2e-7, and below 2^-126 to the nearest
+/// subnormal number. For x below -150.5 the result is 0, whatever kShift is.
+template <int kShift = 0, class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp2Nonpositive(D d, V x) {
+  static_assert(kShift >= 0 && kShift < 64);
+  constexpr auto kScale = static_cast<float>(uint64_t{1} << kShift);
   const V least = hn::Set(d, -151.0f);  // 2^-150 is rounded to 0
   x = hn::Max(least, x);                // the constant is first, because x86 propagates only a second operand's NaN
   const V magic = exponent_magic(d), shifted = hn::Add(x, magic), n = hn::Sub(shifted, magic), r = hn::Sub(x, n);
-  const V p =
-      horner(d, r, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
+  const V p = horner(d, r, kScale, kScale * 0.693146977738f, kScale * 0.240222422176f, kScale * 0.0555073348446f,
+                     kScale * 0.00967150644708f, kScale * 0.00132648171459f);
   return scaled_down(d, x, least, p, shifted, n);
 }
 
