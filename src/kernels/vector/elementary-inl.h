@@ -10,6 +10,8 @@
 
 #include <limits>
 
+#include <cstdint>
+
 #include "hwy/highway.h"
 #include "kernels/vector/vector_math-inl.h"
 
