@@ -8,9 +8,8 @@
 #define RLX_KERNELS_VECTOR_ELEMENTARY_INL_H_
 #endif
 
-#include <limits>
-
 #include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
 #include "kernels/vector/vector_math-inl.h"
