@@ -404,6 +404,34 @@ TEST_CASE_FIXTURE(MatrixTiles, "weights far below 1 keep their digits on tiles, 
   }
 }
 
+TEST_CASE_FIXTURE(MatrixTiles, "many equal small weights are not all rounded alike as they are added to a large one") {
+  constexpr int64_t kQueries = 64, kKeys = 1280, kWidth = 64, kValues = 16;
+  for (bool tiles : {false, true}) {
+    if (tiles && !are_there) continue;
+    INFO("tiles ", tiles);
+    for (float score = 8; score < 12; score += 0.37F) {
+      // The value of the first key, which has most of the weight, is 1; the others, of score 0, have 0.
+      std::vector<float> q(kQueries * kWidth), k(kKeys * kWidth), v(kKeys * kValues), out(kQueries * kValues);
+      for (int64_t i = 0; i < kQueries; ++i) q[static_cast<size_t>(i * kWidth)] = 1;
+      k[0] = score;
+      std::fill_n(v.begin(), kValues, 1.0F);
+      AttentionArgs a;
+      a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
+      a.q_stride = a.k_stride = a.head_dim = kWidth, a.v_stride = a.out_stride = a.value_dim = kValues;
+      a.q_rows = kQueries, a.k_rows = kKeys;
+      plan(a, tiles);
+      REQUIRE((a.strategy.kernel == AttentionKernel::matrix_tiles) == tiles);
+      Scratch scratch(attention_scratch_bytes(a));
+      attention(a, 0, kQueries, scratch.data());
+      const double exact = 1 / (1 + (kKeys - 1) * std::exp(-static_cast<double>(score)));
+      for (const float y : out) {
+        INFO("score ", score, ": ", exact, " is ", y);
+        REQUIRE(std::fabs(static_cast<double>(y) - exact) <= 0x1p-19 * exact);
+      }
+    }
+  }
+}
+
 TEST_CASE_FIXTURE(MatrixTiles, "the result of a query does not depend on the queries that a call is about") {
   for (bool tiles : {false, true}) {
     if (tiles && !are_there) continue;

@@ -247,7 +247,7 @@ void TiledAttention<T>::advance(const TiledStrip* next) {
   }
   if (is_scored_) {
     while (w.key + 2 <= w.keys) w.add_pair();
-    w.add_rest(), w.store_sums(scored.s.sum);
+    w.add_rest(), w.add_sums(scored.s.sum);
   }
   if (is_weighed_ && weighed.is_last) write_block(weighed.b, weighed.s);
   is_weighed_ = is_scored_;

@@ -116,18 +116,19 @@ inline void begin_weights(const AttentionArgs& a, TiledStrip& t, float scale) {
 template <int kTerms>
 inline constexpr int kWeightShift = kTerms == 3 ? 32 : 0;
 
-/// Computes the weights of a strip, as bf16 terms, and their sums, two keys at a time.
+/// Computes the weights of a strip, as bf16 terms, and their sums, two keys at a time. The strip's sums start at 0 and
+/// take turns: one chain through all keys would round a sum of 1 the same way at each of many equal small weights.
 template <int kTerms>
 struct TiledWeigher {
   const float* scores;
   char* weights;
   int64_t key = 0, keys;
-  F32Vec max[2], sum[2];
+  F32Vec max[2], sum[2], other_sum[2];
 
   explicit TiledWeigher(const TiledStrip& t) : scores(t.b.scores), weights(t.weights), keys(t.count) {
     const F32Tag d;
     RLX_UNROLL for (int i = 0; i < 2; ++i) max[i] = hn::Load(d, t.s.maximum + i * kTileRows);
-    RLX_UNROLL for (int i = 0; i < 2; ++i) sum[i] = hn::Load(d, t.s.sum + i * kTileRows);
+    RLX_UNROLL for (int i = 0; i < 2; ++i) sum[i] = other_sum[i] = hn::Zero(d);
   }
   HWY_INLINE F32Vec weight(int64_t row, int i) const {
     const F32Tag d;
@@ -137,7 +138,8 @@ struct TiledWeigher {
   HWY_INLINE void add_pair() {
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       const F32Vec even = weight(key, i), odd = weight(key + 1, i);
-      sum[i] = hn::Add(sum[i], hn::Add(even, odd));
+      const F32Vec next = hn::Add(other_sum[i], hn::Add(even, odd));
+      other_sum[i] = sum[i], sum[i] = next;
       store_terms<kTerms>(even, odd, terms_at<kTerms>(weights, key, i));
     }
     key += 2;
@@ -151,8 +153,12 @@ struct TiledWeigher {
         store_terms<kTerms>(even, hn::Zero(d), terms_at<kTerms>(weights, key, i));
       }
   }
-  HWY_INLINE void store_sums(float* to) const {
-    RLX_UNROLL for (int i = 0; i < 2; ++i) hn::Store(sum[i], F32Tag(), to + i * kTileRows);
+  HWY_INLINE void add_sums(float* to) const {
+    const F32Tag d;
+    RLX_UNROLL for (int i = 0; i < 2; ++i) {
+      float* const at = to + i * kTileRows;
+      hn::Store(hn::Add(hn::Load(d, at), hn::Add(sum[i], other_sum[i])), d, at);
+    }
   }
 };
 
