@@ -316,3 +316,16 @@ def test_a_byte_of_a_bool_that_is_neither_0_nor_1_is_refused():
         with pytest.raises(rlx.Error, match=r"element 2 of bool\[4\] is 2; a bool is 0 or 1"):
             call(x)
     assert f(x.view(np.uint8) != 0).tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+def test_variance_keeps_its_digits_far_from_zero_and_takes_any_ddof(dtype):
+    r = np.random.default_rng(0)
+    x = (1e6 if dtype != "float16" else 500) + 0.2 * r.normal(size=(3, 4096))
+    x = (x + 1j * x[::-1]).astype(dtype) if dtype == "complex64" else x.astype(dtype)
+    wide = x.astype("complex128" if dtype == "complex64" else "float64")
+    for axis in None, 0, 1:
+        for ddof in 0, 1, 0.5, -1, 2:
+            want = np.var(wide, axis=axis, ddof=ddof)
+            got = np.asarray(rnp.var(rnp.asarray(x), axis=axis, ddof=ddof), np.float64)
+            assert np.allclose(got, want, rtol=1e-3 if dtype == "float16" else 1e-5, equal_nan=True), (axis, ddof)

@@ -80,7 +80,8 @@ double variance_of(const std::vector<double>& values, double correction) {
 // through it. Rounding must not leave the difference below 0, whose square root would be NaN.
 Value variance_parts(Value x, const Axes& axes, int64_t correction) {
   Value d = x - stop_gradient(broadcast_like(mean_over(x, axes), x, axes)), count = count_over(x, axes);
-  Value rest = reduce_sum(d, axes), sum = reduce_sum(square(d), axes) - rest * (rest / count);
+  Value rest = reduce_sum(d, axes), least = maximum(count, full_like(count, 1));  // of no numbers the sum is 0
+  Value sum = reduce_sum(square(d), axes) - rest * (rest / least);
   if (correction) count = maximum(count - static_cast<double>(correction), zeros_like(count));
   return maximum(sum, zeros_like(sum)) / count;
 }

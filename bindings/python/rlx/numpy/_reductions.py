@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import _dtypes, ops
 from .._array import as_array, at_once_with, convert
-from ._elementwise import broadcast_to, constant_like, divide, inexact, multiply, sqrt, subtract, truth
+from ._elementwise import add, broadcast_to, constant_like, divide, inexact, multiply, sqrt, truth
 from ._shape import axes_of, axis_of, ravel, reshape
 
 
@@ -122,18 +122,18 @@ def var(x, axis=None, ddof=0, keepdims=False):
     """The variance over these axes: squares of distances from the mean, divided by the count less `ddof`."""
     x = inexact(x)
     axes = axes_of(axis, x.ndim)
-    if _is_open(x, axes):
-        return ops.variance(x, axes=axes, keep_dims=keepdims, correction=operator.index(ddof))
-    n = _count(x, axes)
-    d = subtract(x, mean(x, axis, keepdims=True))
     if _dtypes.is_complex(x.dtype_name):
-        re, im = ops.real(d), ops.imag(d)
-        d2 = ops.add(ops.square(re), ops.square(im))
+        return add(var(ops.real(x), axis, ddof, keepdims), var(ops.imag(x), axis, ddof, keepdims))
+    dtype = x.dtype_name
+    if dtype in ("f16", "bf16"):  # as mean does, in f32: their squares overflow and lose digits
+        x = convert(x, "f32")
+    if _is_open(x, axes) or ddof == int(ddof):
+        y = ops.variance(x, axes=axes, keep_dims=keepdims, correction=operator.index(int(ddof)))
     else:
-        d2 = ops.square(d)
-    total = _reduced(d2, "sum", axis, keepdims)
-    with np.errstate(all="ignore"):
-        return divide(total, constant_like(total, np.float64(builtins.max(n - ddof, 0))))
+        y, n = ops.variance(x, axes=axes, keep_dims=keepdims), _count(x, axes)
+        with np.errstate(all="ignore"):
+            y = multiply(y, constant_like(y, np.float64(n) / builtins.max(n - ddof, 0)))
+    return convert(y, dtype)
 
 
 @at_once_with
