@@ -99,8 +99,7 @@ TEST_CASE("unary ops equal the C library within a few roundings, in every float 
         const Elements x = elements(t, arguments(u.lo, u.hi)), y = apply_op(u.op, t, x);
         for (int64_t i = 0; i < x.size(); ++i) {
           const double want = u.exact(x[i]);
-          // An infinity minus itself, and -infinity times 0: what the formula says beyond numbers is not the point.
-          if (std::isinf(x[i]) && std::isnan(want)) continue;
+          if (std::isnan(want) && std::isnan(y[i])) continue;
           const bool overflows =
               !is_close(t, std::abs(want), 0) &&
               std::abs(want) > std::ldexp(2 - 0.75 * rounding(t), (1 << (info(t).exponent_bits - 1)) - 1);
