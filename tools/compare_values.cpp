@@ -17,6 +17,8 @@
 namespace rlx::tools {
 namespace {
 
+constexpr const char* kOutput = "output";  // the op of a graph's output, in traces
+
 ComparedValue compared(const Trace::Step& a, const Trace::Step& b) {
   ComparedValue c;
   c.name = a.name, c.op = a.op, c.other_name = b.name, c.other_op = b.op;
@@ -89,7 +91,7 @@ Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, c
     if (is_number(results[own + i].dtype()))
       trace.steps.push_back({g.nodes()[parts[i]].name, std::string(g.nodes()[parts[i]].op->name), results[own + i]});
   for (size_t i = 0; i < own; ++i)
-    if (is_number(results[i].dtype())) trace.steps.push_back({graph.outputs()[i].name, "output", results[i]});
+    if (is_number(results[i].dtype())) trace.steps.push_back({graph.outputs()[i].name, kOutput, results[i]});
   return trace;
 }
 
@@ -134,6 +136,9 @@ Comparison aligned(const Trace& a, const Trace& b) {
       if (output.value == value) return output.name;
     return s.values[value].name;
   };
+  const auto is_output = [](const ProgramStructure& s, size_t value) {
+    return std::any_of(s.outputs.begin(), s.outputs.end(), [&](const auto& each) { return each.value == value; });
+  };
   Comparison all;
   for (size_t v = 0; v < x.values.size(); ++v) {
     const Trace::Step* one = step_of(x, steps_a, v);
@@ -141,8 +146,8 @@ Comparison aligned(const Trace& a, const Trace& b) {
     const Trace::Step* other = found.b_of_a[v] ? step_of(y, steps_b, *found.b_of_a[v]) : nullptr;
     // Of declared shapes that are open the sizes are those of the run.
     if (!other || one->value.shape() != other->value.shape()) {
-      all.only_a.push_back({label(x, v), one->op});
-      if (other) all.only_b.push_back({label(y, *found.b_of_a[v]), other->op});
+      all.only_a.push_back({label(x, v), one->op, is_output(x, v)});
+      if (other) all.only_b.push_back({label(y, *found.b_of_a[v]), other->op, is_output(y, *found.b_of_a[v])});
       continue;
     }
     ComparedValue c = compared(*one, *other);
@@ -151,7 +156,20 @@ Comparison aligned(const Trace& a, const Trace& b) {
   }
   for (size_t v = 0; v < y.values.size(); ++v)
     if (const Trace::Step* other = step_of(y, steps_b, v); other && !found.a_of_b[v])
-      all.only_b.push_back({label(y, v), other->op});
+      all.only_b.push_back({label(y, v), other->op, is_output(y, v)});
+  // Outputs of one name are to be the same, and are as far apart as can be if they are of different shapes.
+  for (const auto& output : x.outputs) {
+    const auto is_it = [&](const Comparison::Alone& each) { return each.is_output && each.name == output.name; };
+    const auto lone_a = std::find_if(all.only_a.begin(), all.only_a.end(), is_it);
+    const auto lone_b = std::find_if(all.only_b.begin(), all.only_b.end(), is_it);
+    const auto in_b =
+        std::find_if(y.outputs.begin(), y.outputs.end(), [&](const auto& each) { return each.name == output.name; });
+    if (lone_a == all.only_a.end() || lone_b == all.only_b.end() || in_b == y.outputs.end()) continue;
+    ComparedValue c = compared(*step_of(x, steps_a, output.value), *step_of(y, steps_b, in_b->value));
+    c.name = c.other_name = output.name;
+    all.values.push_back(std::move(c));
+    all.only_a.erase(lone_a), all.only_b.erase(lone_b);
+  }
   return all;
 }
 
@@ -180,13 +198,21 @@ Comparison compare_traces(const Trace& a, const Trace& b) {
   const Steps own = by_name(a), others = by_name(b);
   for (const Trace::Step& step : a.steps) {
     auto it = others.find(step.name);
-    if (it == others.end()) all.only_a.push_back({step.name, step.op});
+    if (it == others.end()) all.only_a.push_back({step.name, step.op, step.op == kOutput});
     else all.values.push_back(compared(step, *it->second));
   }
   for (const Trace::Step& step : b.steps)
-    if (!own.contains(step.name)) all.only_b.push_back({step.name, step.op});
+    if (!own.contains(step.name)) all.only_b.push_back({step.name, step.op, step.op == kOutput});
   if (all.values.empty()) fail(ErrorCode::invalid_argument, "the two models have no value of the same name to compare");
   return all;
+}
+
+std::vector<std::string> Comparison::lone_outputs() const {
+  std::vector<std::string> names;
+  for (const std::vector<Alone>* side : {&only_a, &only_b})
+    for (const Alone& each : *side)
+      if (each.is_output) names.push_back(each.name);
+  return names;
 }
 
 std::string comparison_text(const Comparison& compared, double bound, size_t most) {
@@ -207,7 +233,11 @@ std::string comparison_text(const Comparison& compared, double bound, size_t mos
   for (const ComparedValue& c : compared.values)
     if (c.relative > bound)
       return text + text_of("first beyond ", bound, ": '", c.name, "' of ", c.op, ", ", c.relative, "\n");
-  return text + text_of("all ", compared.values.size(), " values within ", bound, "\n");
+  text += text_of("all ", compared.values.size(), " values within ", bound);
+  const std::vector<std::string> lone = compared.lone_outputs();
+  for (size_t i = 0; i < lone.size(); ++i)
+    text += text_of(i ? ", '" : ", but outputs were compared with nothing: '", lone[i], "'");
+  return text + "\n";
 }
 
 std::string comparison_json(const Comparison& compared, double bound, bool made_up_inputs) {
@@ -226,9 +256,12 @@ std::string comparison_json(const Comparison& compared, double bound, bool made_
           text_of(all.empty() ? "" : ", ", "{\"name\": ", json_text(each.name), ", \"op\": ", json_text(each.op), "}");
     return "[" + all + "]";
   };
+  std::string lone;
+  for (const std::string& name : compared.lone_outputs()) lone += (lone.empty() ? "" : ", ") + json_text(name);
   return text_of("{\"bound\": ", number_text(bound), ", \"made_up_inputs\": ", made_up_inputs ? "true" : "false",
-                 ", \"first_beyond\": ", first, ", \"only_a\": ", listed(compared.only_a),
-                 ", \"only_b\": ", listed(compared.only_b), ", \"values\": [", values, "]}\n");
+                 ", \"first_beyond\": ", first, ", \"lone_outputs\": [", lone,
+                 "], \"only_a\": ", listed(compared.only_a), ", \"only_b\": ", listed(compared.only_b),
+                 ", \"values\": [", values, "]}\n");
 }
 
 std::vector<NamedTensor> as_named_by(const std::vector<Signature::Entry>& entries, std::vector<NamedTensor> given) {
