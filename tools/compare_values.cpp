@@ -104,6 +104,37 @@ Steps by_name(const Trace& t) {
   return all;
 }
 
+/// The values of a trace by name, outputs and others apart: an output and a part of a graph may share a name, and be
+/// two values.
+class NamedSteps {
+ public:
+  explicit NamedSteps(const Trace& t) : trace_(t) {
+    for (const Trace::Step& step : t.steps) (is_output(step) ? outputs_ : parts_)[step.name] = &step;
+  }
+  bool is_output(const Trace::Step& step) const {
+    if (!trace_.structure) return step.op == kOutput;
+    const auto& all = trace_.structure->outputs;
+    return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == step.name; });
+  }
+  /// What `step` of the trace `own` is here; null if nothing is. Where there is no other value of the name, an output
+  /// may be a part of the other model.
+  const Trace::Step* counterpart_of(const Trace::Step& step, const NamedSteps& own) const {
+    const bool is_out = own.is_output(step);
+    if (const Trace::Step* same = find(is_out ? outputs_ : parts_, step.name)) return same;
+    const Trace::Step* twin = find(is_out ? own.parts_ : own.outputs_, step.name);
+    if (twin && !(twin->value == step.value)) return nullptr;
+    return find(is_out ? parts_ : outputs_, step.name);
+  }
+
+ private:
+  static const Trace::Step* find(const Steps& steps, const std::string& name) {
+    const auto found = steps.find(name);
+    return found == steps.end() ? nullptr : found->second;
+  }
+  const Trace& trace_;
+  Steps outputs_, parts_;
+};
+
 /// How far apart two values are, by a part of their elements; nothing if they are not of one shape.
 std::optional<double> distance_of(const Tensor& x, const Tensor& y) {
   constexpr size_t kLooked = 4096;
@@ -195,14 +226,14 @@ Comparison compare_traces(const Trace& a, const Trace& b) {
            all.only_b.size(), " values were looked at");
     return all;
   }
-  const Steps own = by_name(a), others = by_name(b);
+  const NamedSteps own(a), others(b);
   for (const Trace::Step& step : a.steps) {
-    auto it = others.find(step.name);
-    if (it == others.end()) all.only_a.push_back({step.name, step.op, step.op == kOutput});
-    else all.values.push_back(compared(step, *it->second));
+    const Trace::Step* other = others.counterpart_of(step, own);
+    if (other) all.values.push_back(compared(step, *other));
+    else all.only_a.push_back({step.name, step.op, own.is_output(step)});
   }
   for (const Trace::Step& step : b.steps)
-    if (!own.contains(step.name)) all.only_b.push_back({step.name, step.op, step.op == kOutput});
+    if (!own.counterpart_of(step, others)) all.only_b.push_back({step.name, step.op, others.is_output(step)});
   if (all.values.empty()) fail(ErrorCode::invalid_argument, "the two models have no value of the same name to compare");
   return all;
 }

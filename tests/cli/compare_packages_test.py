@@ -278,6 +278,20 @@ graph @m {
             self.assertTrue(self.succeeds("compare", *pair).endswith("within 0.001, but outputs were compared with nothing: 'z'\n"))
         self.succeeds("compare", more, more, "--strict")
 
+    def test_a_part_that_is_called_as_another_output_is_no_output(self):
+        text = 'rlx 1\ngraph @m {\n  %0 = input() @"x" : f32[4]\n  %1 = tanh(%0) @"y" : f32[4]\n  %2 = exp(%1) @"z" : f32[4]\n  return %2 @"y", %1 @"z"\n}\n'
+        write_npy(self.folder / "x.npy", "<f4", [4], [0, 0.25, 0.5, 1])
+        graph, other = self.file("one.rlx", text), self.file("other.rlx", text)
+        said = self.compared(graph, other, "--strict")
+        self.assertEqual([(v["name"], v["op"], v["apart"]) for v in said["values"]],
+                         [("y", "tanh", 0), ("z", "exp", 0), ("y", "output", 0), ("z", "output", 0)])
+        package = self.folder / "m.mlpackage"
+        self.succeeds("convert", graph, "-o", package)
+        for pair in ((graph, package), (package, graph)):
+            said = self.compared(*pair, "--strict")
+            self.assertEqual(sorted(v["name"] for v in said["values"]), ["y", "z"])
+            self.assertLess(max(v["relative"] for v in said["values"]), 1e-5)
+
     def test_graphs_say_what_has_no_counterpart(self):
         text = 'rlx 1\ngraph @m {{\n  %0 = input() @"x" : f32[4]\n  %1 = tanh(%0) @"{name}" : f32[4]\n  return %1 @"y"\n}}\n'
         a, b = self.file("a.rlx", text.format(name="first")), self.file("b.rlx", text.format(name="second"))
