@@ -70,6 +70,9 @@ void Compare::run() const {
   bool apart = std::any_of(compared.values.begin(), compared.values.end(),
                            [&](const ComparedValue& c) { return c.relative > bound; });
   if (strict && apart) fail(ErrorCode::invalid_argument, "the models differ by more than ", bound);
+  if (const auto lone = compared.lone_outputs(); strict && !lone.empty())
+    fail(ErrorCode::invalid_argument, "output '", lone[0],
+         "' was compared with nothing: the other model has none that is it");
 }
 
 }  // namespace
@@ -92,17 +95,17 @@ Subcommand add_compare(CLI::App& rlx) {
       ->option_text("X");
   app->add_option("--seed", c.seed, "of the inputs that are made up where none are given")->option_text("N");
   app->add_flag("--all", c.all, "all values, not only the 20 that are furthest apart");
-  app->add_flag(
-      "--json", c.json,
-      "print {bound, made_up_inputs, first_beyond, only_a: [{name, op}], only_b, values: [{name, op, other_name, "
-      "other_op, apart, relative, cosine, where}]}");
-  app->add_flag("--strict", c.strict, "exit code 1 if a value is beyond the bound");
+  app->add_flag("--json", c.json,
+                "print {bound, made_up_inputs, first_beyond, lone_outputs, only_a: [{name, op}], only_b, values: "
+                "[{name, op, other_name, "
+                "other_op, apart, relative, cosine, where}]}");
+  app->add_flag("--strict", c.strict, "exit code 1 if a value is beyond the bound, or an output has no counterpart");
   add_accuracy_options(*app, c.compile);
   add_threads_option(*app, c.threads);
   app->footer(
       R"(Values of two packages are aligned by what computes them and what reads them, so that precisions, packed weights, other
 names and fused operations do not matter; casts are seen through. Of graphs, and of a graph and a package, the named parts and
-outputs are compared. What has no counterpart is listed, and not compared. The worst stand first; the last line names the first
+outputs are compared. What has no counterpart is listed, and not compared; outputs of one name are, whatever makes them. The worst stand first; the last line names the first
 in the program that is beyond the bound, which is where a fault begins. --accuracy and --compute are for the graph A: it is
 compared with itself, or with B, in f32.
 

@@ -17,6 +17,8 @@
 namespace rlx::tools {
 namespace {
 
+constexpr const char* kOutput = "output";  // the op of a graph's output, in traces
+
 ComparedValue compared(const Trace::Step& a, const Trace::Step& b) {
   ComparedValue c;
   c.name = a.name, c.op = a.op, c.other_name = b.name, c.other_op = b.op;
@@ -89,7 +91,7 @@ Trace trace_graph(const Graph& graph, const NamedTensors& params, int threads, c
     if (is_number(results[own + i].dtype()))
       trace.steps.push_back({g.nodes()[parts[i]].name, std::string(g.nodes()[parts[i]].op->name), results[own + i]});
   for (size_t i = 0; i < own; ++i)
-    if (is_number(results[i].dtype())) trace.steps.push_back({graph.outputs()[i].name, "output", results[i]});
+    if (is_number(results[i].dtype())) trace.steps.push_back({graph.outputs()[i].name, kOutput, results[i]});
   return trace;
 }
 
@@ -101,6 +103,37 @@ Steps by_name(const Trace& t) {
   for (const Trace::Step& step : t.steps) all[step.name] = &step;
   return all;
 }
+
+/// The values of a trace by name, outputs and others apart: an output and a part of a graph may share a name, and be
+/// two values.
+class NamedSteps {
+ public:
+  explicit NamedSteps(const Trace& t) : trace_(t) {
+    for (const Trace::Step& step : t.steps) (is_output(step) ? outputs_ : parts_)[step.name] = &step;
+  }
+  bool is_output(const Trace::Step& step) const {
+    if (!trace_.structure) return step.op == kOutput;
+    const auto& all = trace_.structure->outputs;
+    return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == step.name; });
+  }
+  /// What `step` of the trace `own` is here; null if nothing is. Where there is no other value of the name, an output
+  /// may be a part of the other model.
+  const Trace::Step* counterpart_of(const Trace::Step& step, const NamedSteps& own) const {
+    const bool is_out = own.is_output(step);
+    if (const Trace::Step* same = find(is_out ? outputs_ : parts_, step.name)) return same;
+    const Trace::Step* twin = find(is_out ? own.parts_ : own.outputs_, step.name);
+    if (twin && !(twin->value == step.value)) return nullptr;
+    return find(is_out ? parts_ : outputs_, step.name);
+  }
+
+ private:
+  static const Trace::Step* find(const Steps& steps, const std::string& name) {
+    const auto found = steps.find(name);
+    return found == steps.end() ? nullptr : found->second;
+  }
+  const Trace& trace_;
+  Steps outputs_, parts_;
+};
 
 /// How far apart two values are, by a part of their elements; nothing if they are not of one shape.
 std::optional<double> distance_of(const Tensor& x, const Tensor& y) {
@@ -134,6 +167,9 @@ Comparison aligned(const Trace& a, const Trace& b) {
       if (output.value == value) return output.name;
     return s.values[value].name;
   };
+  const auto is_output = [](const ProgramStructure& s, size_t value) {
+    return std::any_of(s.outputs.begin(), s.outputs.end(), [&](const auto& each) { return each.value == value; });
+  };
   Comparison all;
   for (size_t v = 0; v < x.values.size(); ++v) {
     const Trace::Step* one = step_of(x, steps_a, v);
@@ -141,8 +177,8 @@ Comparison aligned(const Trace& a, const Trace& b) {
     const Trace::Step* other = found.b_of_a[v] ? step_of(y, steps_b, *found.b_of_a[v]) : nullptr;
     // Of declared shapes that are open the sizes are those of the run.
     if (!other || one->value.shape() != other->value.shape()) {
-      all.only_a.push_back({label(x, v), one->op});
-      if (other) all.only_b.push_back({label(y, *found.b_of_a[v]), other->op});
+      all.only_a.push_back({label(x, v), one->op, is_output(x, v)});
+      if (other) all.only_b.push_back({label(y, *found.b_of_a[v]), other->op, is_output(y, *found.b_of_a[v])});
       continue;
     }
     ComparedValue c = compared(*one, *other);
@@ -151,7 +187,20 @@ Comparison aligned(const Trace& a, const Trace& b) {
   }
   for (size_t v = 0; v < y.values.size(); ++v)
     if (const Trace::Step* other = step_of(y, steps_b, v); other && !found.a_of_b[v])
-      all.only_b.push_back({label(y, v), other->op});
+      all.only_b.push_back({label(y, v), other->op, is_output(y, v)});
+  // Outputs of one name are to be the same, and are as far apart as can be if they are of different shapes.
+  for (const auto& output : x.outputs) {
+    const auto is_it = [&](const Comparison::Alone& each) { return each.is_output && each.name == output.name; };
+    const auto lone_a = std::find_if(all.only_a.begin(), all.only_a.end(), is_it);
+    const auto lone_b = std::find_if(all.only_b.begin(), all.only_b.end(), is_it);
+    const auto in_b =
+        std::find_if(y.outputs.begin(), y.outputs.end(), [&](const auto& each) { return each.name == output.name; });
+    if (lone_a == all.only_a.end() || lone_b == all.only_b.end() || in_b == y.outputs.end()) continue;
+    ComparedValue c = compared(*step_of(x, steps_a, output.value), *step_of(y, steps_b, in_b->value));
+    c.name = c.other_name = output.name;
+    all.values.push_back(std::move(c));
+    all.only_a.erase(lone_a), all.only_b.erase(lone_b);
+  }
   return all;
 }
 
@@ -177,16 +226,24 @@ Comparison compare_traces(const Trace& a, const Trace& b) {
            all.only_b.size(), " values were looked at");
     return all;
   }
-  const Steps own = by_name(a), others = by_name(b);
+  const NamedSteps own(a), others(b);
   for (const Trace::Step& step : a.steps) {
-    auto it = others.find(step.name);
-    if (it == others.end()) all.only_a.push_back({step.name, step.op});
-    else all.values.push_back(compared(step, *it->second));
+    const Trace::Step* other = others.counterpart_of(step, own);
+    if (other) all.values.push_back(compared(step, *other));
+    else all.only_a.push_back({step.name, step.op, own.is_output(step)});
   }
   for (const Trace::Step& step : b.steps)
-    if (!own.contains(step.name)) all.only_b.push_back({step.name, step.op});
+    if (!own.counterpart_of(step, others)) all.only_b.push_back({step.name, step.op, others.is_output(step)});
   if (all.values.empty()) fail(ErrorCode::invalid_argument, "the two models have no value of the same name to compare");
   return all;
+}
+
+std::vector<std::string> Comparison::lone_outputs() const {
+  std::vector<std::string> names;
+  for (const std::vector<Alone>* side : {&only_a, &only_b})
+    for (const Alone& each : *side)
+      if (each.is_output) names.push_back(each.name);
+  return names;
 }
 
 std::string comparison_text(const Comparison& compared, double bound, size_t most) {
@@ -207,7 +264,11 @@ std::string comparison_text(const Comparison& compared, double bound, size_t mos
   for (const ComparedValue& c : compared.values)
     if (c.relative > bound)
       return text + text_of("first beyond ", bound, ": '", c.name, "' of ", c.op, ", ", c.relative, "\n");
-  return text + text_of("all ", compared.values.size(), " values within ", bound, "\n");
+  text += text_of("all ", compared.values.size(), " values within ", bound);
+  const std::vector<std::string> lone = compared.lone_outputs();
+  for (size_t i = 0; i < lone.size(); ++i)
+    text += text_of(i ? ", '" : ", but outputs were compared with nothing: '", lone[i], "'");
+  return text + "\n";
 }
 
 std::string comparison_json(const Comparison& compared, double bound, bool made_up_inputs) {
@@ -226,9 +287,12 @@ std::string comparison_json(const Comparison& compared, double bound, bool made_
           text_of(all.empty() ? "" : ", ", "{\"name\": ", json_text(each.name), ", \"op\": ", json_text(each.op), "}");
     return "[" + all + "]";
   };
+  std::string lone;
+  for (const std::string& name : compared.lone_outputs()) lone += (lone.empty() ? "" : ", ") + json_text(name);
   return text_of("{\"bound\": ", number_text(bound), ", \"made_up_inputs\": ", made_up_inputs ? "true" : "false",
-                 ", \"first_beyond\": ", first, ", \"only_a\": ", listed(compared.only_a),
-                 ", \"only_b\": ", listed(compared.only_b), ", \"values\": [", values, "]}\n");
+                 ", \"first_beyond\": ", first, ", \"lone_outputs\": [", lone,
+                 "], \"only_a\": ", listed(compared.only_a), ", \"only_b\": ", listed(compared.only_b),
+                 ", \"values\": [", values, "]}\n");
 }
 
 std::vector<NamedTensor> as_named_by(const std::vector<Signature::Entry>& entries, std::vector<NamedTensor> given) {

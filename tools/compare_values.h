@@ -39,12 +39,16 @@ struct ComparedValue {
 struct Comparison {
   struct Alone {
     std::string name, op;
+    bool is_output = false;
   };
   std::vector<ComparedValue> values;  ///< in the order of the first
   std::vector<Alone> only_a, only_b;  ///< what has no counterpart
+
+  /// Outputs among them, of both: results of a model that were compared with nothing.
+  std::vector<std::string> lone_outputs() const;
 };
-/// The values that both have: of two packages those that are the same by structure (compare_alignment.h), else those of
-/// the same name. Fails if there are none.
+/// The values that both have: of two packages those that are the same by structure (compare_alignment.h), and outputs
+/// of one name whatever makes them, else those of the same name. Fails if there are none.
 Comparison compare_traces(const Trace& a, const Trace& b);
 /// A table, the worst first, `most` lines of it; what has no counterpart, `most` names of it; and a line that names the
 /// first value beyond the bound.

@@ -83,15 +83,34 @@ void require_index_or_none(const std::string& file) {
        "' is no file of vectors of `rlx search`, and is not replaced; remove it, or name another by --index");
 }
 
+/// The files of a model's folder that its vectors may depend on: weights, and texts of the folder itself and of those
+/// in it (1_Pooling/config.json). Whatever else lies there does no harm: the vectors are made again.
+static std::vector<fs::path> files_of_model(const fs::path& folder) {
+  constexpr size_t kMost = 1000;
+  std::vector<fs::path> found;
+  std::error_code error;
+  const auto add = [&](const fs::path& at) {
+    for (const auto& entry : fs::directory_iterator(at, error)) {
+      const fs::path extension = entry.path().extension();
+      const bool is_weights = at == folder && extension == ".safetensors";
+      if ((is_weights || extension == ".json" || extension == ".txt") && entry.is_regular_file(error) &&
+          found.size() < kMost)
+        found.push_back(entry.path().lexically_relative(folder));
+    }
+  };
+  add(folder);
+  std::vector<fs::path> inner;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory(error)) inner.push_back(entry.path());
+  for (const fs::path& each : inner) add(each);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 std::string made_by_text(const std::string& model_folder, const std::string& setting) {
   std::string text = text_of("rlx ", version(), "; ", setting);
-  for (const char* name :
-       {"config.json", "tokenizer.json", "vocab.txt", "sentence_bert_config.json", "model.safetensors"}) {
-    const fs::path path = fs::path(model_folder) / name;
-    std::error_code error;
-    if (!fs::exists(path, error)) continue;
-    text += text_of("; ", name, " ", sum_of(path));
-  }
+  for (const fs::path& name : files_of_model(model_folder))
+    text += text_of("; ", name.string(), " ", sum_of(fs::path(model_folder) / name));
   return text;
 }
 

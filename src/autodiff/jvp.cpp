@@ -58,7 +58,7 @@ struct Pusher {
       for (const Value& v : in) moving.push_back(tangent(v));
       bool reached =
           std::any_of(moving.begin(), moving.end(), [](Value t) { return bool(t); }) &&
-          std::any_of(node.types.begin(), node.types.end(), [](const Type& t) { return has_derivative(t.dtype); });
+          std::any_of(node.types.begin(), node.types.end(), [](const Type& t) { return carries_derivative(t.dtype); });
       if (!reached || !op.differentiable) return std::nullopt;
       return with_context([&] { return text_of("differentiating '", op.name, "'"); },
                           [&] { return pushed(node, in, moving); });

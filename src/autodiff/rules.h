@@ -7,6 +7,11 @@
 
 namespace rlx {
 
+/// Floats and complex numbers, and blocks: numbers that follow from numbers, though no cotangent is one of blocks. What
+/// makes them of a value that is differentiated ends the derivative, which is an error unless stop_gradient asks for
+/// it.
+inline bool carries_derivative(DType dtype) { return has_derivative(dtype) || is_block(dtype); }
+
 template <class Rule>
 std::vector<Value> ruled(std::string_view name, const OpDef& op, Rule rule) {
   return user_code([&] { return text_of("the rule `", name, "` of '", op.name, "'"); },

@@ -46,7 +46,7 @@ struct Recorder {
       Values in = site.operands;
       bool reached =
           std::any_of(in.begin(), in.end(), [&](Value v) { return is_active(v); }) &&
-          std::any_of(node.types.begin(), node.types.end(), [](const Type& t) { return has_derivative(t.dtype); });
+          std::any_of(node.types.begin(), node.types.end(), [](const Type& t) { return carries_derivative(t.dtype); });
       if (!reached || !op.differentiable) return std::nullopt;
       if (!op.vjp && op.decompose)
         return with_context(

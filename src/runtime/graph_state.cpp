@@ -86,6 +86,27 @@ Tensor resized(const Tensor& from, const Entry& entry) {
   return to;
 }
 
+// Safetensors has no dtypes of blocks: rows of bytes stand for them in a file, whose metadata tell of which format.
+std::string key_of_format(std::string_view name) { return text_of("blocks.", name); }
+Tensor bytes_of_blocks(const Tensor& blocks) {
+  const DTypeInfo& format = info(blocks.dtype());
+  Shape rows = blocks.shape();
+  rows.back() = rows.back() / format.block_elements * format.block_bytes;
+  return Tensor::borrow(u8, std::move(rows), blocks.bytes(), blocks.owner());
+}
+Tensor blocks_of_bytes(const Tensor& bytes, const std::string& name, DType dtype,
+                       const SafetensorsFile::Metadata& metadata) {
+  const auto found = metadata.find(key_of_format(name));
+  const std::string_view kept = found == metadata.end() ? std::string_view("no format") : found->second;
+  const DTypeInfo& format = info(dtype);
+  Shape shape = bytes.shape();
+  if (kept != name_of(dtype) || shape.empty() || shape.back() % format.block_bytes != 0)
+    fail(ErrorCode::shape_mismatch, "the file has '", name, "' as ", bytes.type(), ", bytes of ", kept,
+         ", which are no rows of ", dtype);
+  shape.back() = shape.back() / format.block_bytes * format.block_elements;
+  return Tensor::borrow(dtype, std::move(shape), bytes.bytes(), bytes.owner());
+}
+
 /// Whether a tensor may be an input of that type, by what is a number in it.
 bool may_be(const Type& type, DType dtype, const Shape& shape) {
   if (type.dtype != dtype || type.dims.size() != shape.size()) return false;
@@ -359,9 +380,15 @@ void GraphState::reset(const NamedTensors& values) {
 }
 
 void GraphState::save(const std::string& path) const {
-  const NamedTensors all = tensors();
+  NamedTensors all = tensors();
+  SafetensorsFile::Metadata formats;
+  for (auto& [name, value] : all)
+    if (is_block(value.dtype())) {
+      formats[key_of_format(name)] = name_of(value.dtype());
+      value = bytes_of_blocks(value);
+    }
   with_context([&] { return text_of("saving the state of '", impl().graph, "' to '", path, "'"); },
-               [&] { write_safetensors(path, all); });
+               [&] { write_safetensors(path, all, formats); });
 }
 std::string GraphState::why_torn() const {
   const Impl& state = impl();
@@ -412,7 +439,11 @@ GraphState CompiledGraph::load_state(const std::string& path) const {
                           if (!file.find(input.name))
                             fail(ErrorCode::not_found, "the file has no '", input.name, "' (", input.type, "), which '",
                                  state_->graph.name(), "' updates; it has ", listed(file.entries()));
-                        return new_state(file.tensors());
+                        NamedTensors all = file.tensors();
+                        for (const auto& input : updated)
+                          if (Tensor& value = all.at(input.name); is_block(input.type.dtype) && value.dtype() == u8)
+                            value = blocks_of_bytes(value, input.name, input.type.dtype, file.metadata());
+                        return new_state(all);
                       });
 }
 

@@ -103,3 +103,28 @@ TEST_CASE("every op that maps floats to floats has a gradient, or is an error, o
   }
   MESSAGE(with, " ops have a gradient, ", zero, " say that it is zero, ", errors, " have none");
 }
+
+TEST_CASE("what makes blocks of numbers that are differentiated is an error, and not a gradient of zeros") {
+  const std::vector<Type> types(3, Type{f32, {1, 1, 4, 32}});
+  const auto attended = [&](bool stops) {
+    return trace(types, [&](Values v) {
+      const auto packed = [&](Value x) { return quantize_blocks(stops ? stop_gradient(x) : x, q8_0); };
+      return attention(v[0], packed(v[1]), packed(v[2]), AttentionAttrs{.causal = true});
+    });
+  };
+  const Mask all = {true, true, true}, queries = {true, false, false};
+  const auto says = [](auto transform) {
+    try {
+      transform();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::string wanted = "'quantize_blocks' has no gradient";
+  CHECK(says([&] { vjp(attended(false), all, {true}); }).starts_with(wanted));
+  CHECK(says([&] { jvp(attended(false), all); }).starts_with(wanted));
+  CHECK(says([&] { vjp(attended(false), queries, {true}); }).empty());  // keys and values are no part of it
+  CHECK(says([&] { vjp(attended(true), all, {true}); }).empty());
+  CHECK(says([&] { jvp(attended(true), all); }).empty());
+}

@@ -10,7 +10,7 @@ import tarfile
 import tempfile
 import unittest
 
-from program import ROOT, ProgramTest, write_npy
+from program import ROOT, ProgramTest, rlx, write_npy
 
 HOLDER = tempfile.TemporaryDirectory()
 MODELS = pathlib.Path(HOLDER.name)
@@ -249,6 +249,48 @@ graph @m {
             data = data.replace(length + raw, length + name.translate(turned).encode())
         model.write_bytes(data)
         return copy
+
+    def test_no_output_is_passed_over(self):
+        """Of what is left out of one model nothing is said to be near, and outputs of one name are to be one another."""
+        text = 'rlx 1\ngraph @m {\n  %0 = input() @"x" : f32[2, 4]\n  %1 = tanh(%0) : f32[2, 4]\n  %2 = exp(%1) : f32[2, 4]\n'
+
+        def package(name, rest):
+            path = self.folder / f"{name}.mlpackage"
+            self.succeeds("convert", self.file(f"{name}.rlx", text + rest + "}\n"), "-o", path)
+            return path
+
+        one = package("one", '  %3 = sin(%2) : f32[2, 4]\n  return %3 @"y"\n')
+        turned = package("turned", '  %3 = reshape(%2) {dims = [4, 2]} : f32[4, 2]\n  %4 = cos(%3) : f32[4, 2]\n  return %4 @"y"\n')
+        def refused(a, b, why):
+            result = rlx("compare", a, b, "--strict")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(why, result.stderr)
+
+        refused(one, turned, "the models differ by more than")
+        said = json.loads(self.succeeds("compare", one, turned, "--json"))
+        self.assertEqual((said["first_beyond"], said["lone_outputs"]), ("y", []))
+        self.assertIn("'y'", self.succeeds("compare", one, turned).splitlines()[-1])
+        more = package("more", '  %3 = sin(%2) : f32[2, 4]\n  %4 = reshape(%3) {dims = [8]} : f32[8]\n  return %3 @"y", %4 @"z"\n')
+        for pair in ((one, more), (more, one)):
+            refused(*pair, "output 'z' was compared with nothing")
+            said = json.loads(self.succeeds("compare", *pair, "--json"))
+            self.assertEqual((said["first_beyond"], said["lone_outputs"]), (None, ["z"]))
+            self.assertTrue(self.succeeds("compare", *pair).endswith("within 0.001, but outputs were compared with nothing: 'z'\n"))
+        self.succeeds("compare", more, more, "--strict")
+
+    def test_a_part_that_is_called_as_another_output_is_no_output(self):
+        text = 'rlx 1\ngraph @m {\n  %0 = input() @"x" : f32[4]\n  %1 = tanh(%0) @"y" : f32[4]\n  %2 = exp(%1) @"z" : f32[4]\n  return %2 @"y", %1 @"z"\n}\n'
+        write_npy(self.folder / "x.npy", "<f4", [4], [0, 0.25, 0.5, 1])
+        graph, other = self.file("one.rlx", text), self.file("other.rlx", text)
+        said = self.compared(graph, other, "--strict")
+        self.assertEqual([(v["name"], v["op"], v["apart"]) for v in said["values"]],
+                         [("y", "tanh", 0), ("z", "exp", 0), ("y", "output", 0), ("z", "output", 0)])
+        package = self.folder / "m.mlpackage"
+        self.succeeds("convert", graph, "-o", package)
+        for pair in ((graph, package), (package, graph)):
+            said = self.compared(*pair, "--strict")
+            self.assertEqual(sorted(v["name"] for v in said["values"]), ["y", "z"])
+            self.assertLess(max(v["relative"] for v in said["values"]), 1e-5)
 
     def test_graphs_say_what_has_no_counterpart(self):
         text = 'rlx 1\ngraph @m {{\n  %0 = input() @"x" : f32[4]\n  %1 = tanh(%0) @"{name}" : f32[4]\n  return %1 @"y"\n}}\n'

@@ -147,6 +147,31 @@ class Index(ProgramTest):
             self.assertRegex(result.stderr, "^rlx: the vectors in '.*' are left aside and made again: ")
             self.assertEqual([(hit["line"], round(hit["score"], 4), hit["text"]) for hit in json.loads(result.stdout)["hits"]], first)
 
+    def test_vectors_follow_every_file_that_the_model_is_read_from(self):
+        model = self.folder / "model"
+        shutil.copytree(GOLDEN / "encoders/modernbert_first", model)
+        corpus = self.file("c.txt", self.TEXT)
+
+        def scores(*options):
+            printed = self.succeeds("search", "--model", model, "--json", "--threads", 1, "--corpus", corpus, "--top", 9, *options, "a sleeping animal",
+                                    RLX_CACHE_DIR=str(self.folder / "cache"))  # fmt: skip
+            return [(hit["line"], round(hit["score"], 5)) for hit in json.loads(printed)["hits"]]
+
+        first = scores()
+        self.assertEqual(scores(), first)
+        pooling = model / "1_Pooling/config.json"
+        for mode in ("mean", "max"):
+            pooling.write_text(json.dumps({"pooling_mode": mode}))
+            second = scores()
+            self.assertNotEqual(second, first)
+            self.assertEqual(second, scores("--no-index"))
+            first = second
+        prompts = {"prompts": {"all": "Look for this: "}, "default_prompt_name": "all"}
+        (model / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+        prompted = scores()
+        self.assertNotEqual(prompted, first)
+        self.assertEqual(prompted, scores("--no-index"))
+
     def test_a_line_that_changes_is_embedded_anew_and_the_others_are_not(self):
         corpus = self.file("c.txt", self.TEXT)
         self.search("--corpus", corpus, "x")

@@ -155,6 +155,23 @@ TEST_CASE("numbers become the blocks that gguf makes of them") {
   CHECK(encoders == 8);
 }
 
+TEST_CASE("a NaN among the numbers of a block makes all of it NaN, as gguf 0.19 has it, wherever it stands") {
+  for (DType format : {q4_0, q4_1, q5_0, q5_1, q8_0, tq1_0, tq2_0}) {
+    CAPTURE(format);
+    const int64_t length = info(format).block_elements;
+    for (const int64_t at : {int64_t{0}, int64_t{7}, length - 1}) {
+      CAPTURE(at);
+      Tensor x(f32, {3, length});
+      std::span<float> v = x.mutable_values<float>();
+      for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i % 5) - 1.5f;
+      v[static_cast<size_t>(length + at)] = NAN;
+      const Tensor y = dequantized(quantized(x, format));
+      for (size_t i = 0; i < v.size(); ++i)
+        CHECK(std::isnan(y.values<float>()[i]) == (i / static_cast<size_t>(length) == 1));
+    }
+  }
+}
+
 TEST_CASE("blocks that are searched for are no farther from the numbers than those that ggml finds") {
   const auto golden = nlohmann::json::parse(test::file_content("tests/golden/blocks/k_quants.json"));
   for (DType format : {q2_k, q3_k, q4_k, q5_k, q6_k})

@@ -2,6 +2,8 @@
 // of range, and into which ops a batch turns. Numbers against JAX and PyTorch stand in tests/golden.
 #include "autodiff/transforms.h"
 #include "ops/tables.h"
+#include "rlx/blocks.h"
+#include "rlx/session.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -112,6 +114,25 @@ TEST_CASE("a batch of dynamic slices stays one while the lanes share the starts,
   CHECK(batched_into(update, updated, {false, true, false}) == "dynamic_update_slice");
   CHECK(batched_into(update, updated, {true, false, false}) == "dynamic_update_slice");
   CHECK(batched_into(update, updated, {false, false, true}) == "scatter");
+}
+TEST_CASE("lanes of blocks are updated at places of their own, however many there are") {
+  const std::vector<Type> lane = {{q8_0, {4, 32}}, {q8_0, {1, 32}}, {i32, {2}}};
+  const Graph one = trace(lane, [](Values v) { return dynamic_update_slice(v[0], v[1], {v[2]}); });
+  const Mask all = {true, true, true};
+  const Dim sizes[] = {Dim(3), Dim::symbol("N")};
+  Tensor x(f32, {3, 4, 32}), update(f32, {3, 1, 32});
+  for (size_t i = 0; i < x.element_count(); ++i) x.mutable_values<float>()[i] = static_cast<float>(i % 127);
+  for (size_t i = 0; i < update.element_count(); ++i) update.mutable_values<float>()[i] = -static_cast<float>(i % 32);
+  const std::vector<Tensor> in = {quantized(x, q8_0), quantized(update, q8_0),
+                                  tensor_of("i32[3, 2] [2, 0, -5, 0, 9, 0]")};
+  for (const Dim& size : sizes) {
+    const Tensor made = dequantized(interpret(batch(one, all, size), in)[0]);
+    CHECK(Session().compile(batch(one, all, size)).run_ordered(in)[0] == quantized(made, q8_0));
+    for (size_t row = 0; row < 12; ++row) {
+      const bool is_new = row == 2 || row == 4 || row == 11;  // places are clamped
+      CHECK((made.values<float>()[32 * row + 31] < 0) == is_new);
+    }
+  }
 }
 TEST_CASE("batches of indexing are indexing, and no lane is looped over") {
   auto read = [](Values v) { return take_along_axis(v[0], v[1], 0); };

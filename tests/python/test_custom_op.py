@@ -412,6 +412,29 @@ def test_a_bool_is_zero_or_one_whatever_byte_the_kernel_gives():
     assert rlx.jit(lambda x: rnp.sum(odd(x).astype("i4")))(np.ones(3, bool)) == 2
 
 
+@pytest.mark.parametrize("text", ["a\nb", "\r\n", "tab\there", "nul\0 \x01\x7f", 'quoted "\\ \\n', "é😀\u2028", "", "{k = 1}"])
+def test_a_text_reaches_the_rule_as_it_is(text):
+    seen = []
+
+    @rlx.custom_op
+    def told(x, *, text: str = "\n"):
+        seen.append(text)
+        return x
+
+    @told.shape_rule
+    def _(x, *, text):
+        return x
+
+    x = np.ones(2, np.float32)
+    told(x, text=text)
+    graph = rlx.Graph.parse(rlx.jit(lambda x: told(x, text=text)).lower(x).as_text())
+    compiled = rlx.Session().compile(graph)
+    compiled.run({compiled.input_names[0]: x})
+    told(x)
+    assert seen == [text, text, "\n"]
+    told.unregister()
+
+
 def test_calls_with_other_attributes_are_other_calls():
     clipped = fresh(lambda x, *, lo=0.0, hi=9.0: np.clip(x, lo, hi), "my_clipped")
     clipped.shape_rule(lambda x, *, lo, hi: x)

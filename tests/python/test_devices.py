@@ -28,6 +28,16 @@ def test_the_devices_that_are_here_are_listed():
         rlx.device_put(X, "cpv")
 
 
+def test_a_device_is_available_only_if_it_runs_something():
+    for info in rlx.device_infos():
+        if info.available:
+            y = rlx.jit(lambda x: x * 2 + 1, device=info.name)(X)
+            assert np.array_equal(np.asarray(y), X * 2 + 1), info
+        else:
+            with pytest.raises(rlx.Error, match="not available"):
+                rlx.jit(lambda x: x * 2 + 1, device=info.name)(X)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.uint8, np.bool_, np.complex64, rlx.bfloat16])
 def test_an_array_comes_back_as_it_went(device, dtype):
     a = (np.arange(6) % 2).reshape(2, 3).astype(dtype)

@@ -109,3 +109,42 @@ def test_threads_with_a_state_each(step):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+BLOCKS = """rlx 1
+graph @packed {
+  %0 = input() @"cache" : q8_0[2, C, 32]
+  %1 = input() @"rows" : f32[2, n, 32]
+  %2 = input() @"first" : i32[]
+  %3 = constant() {value = i32[] [0]} : i32[]
+  %4 = quantize_blocks(%1) : q8_0[2, n, 32]
+  %5 = dynamic_update_slice(%0, %4, %3, %2, %3) : q8_0[2, C, 32]
+  %6 = dequantize_blocks(%5) : f32[2, C, 32]
+  return %5 @"cache", %6 @"numbers"
+}
+"""
+
+
+def q8_0(x):
+    """As GGML's quantize_row_q8_0 rounds rows of 32."""
+    scale = np.abs(x).max(-1, keepdims=True) / np.float32(127)
+    codes = x * (np.float32(1) / scale)
+    return np.trunc(codes + np.copysign(np.float32(0.5), codes)) * scale.astype(np.float16).astype(np.float32)
+
+
+@pytest.mark.parametrize("device", ["cpu", "loopback"])
+def test_a_state_may_be_of_blocks_which_numpy_has_not(device, tmp_path):
+    compiled = rlx.Session(device).compile(rlx.Graph.parse(BLOCKS), donate=["cache"])
+    state, rng, wanted = compiled.new_state(extents={"C": 5}), np.random.default_rng(3), np.zeros((2, 5, 32), np.float32)
+    assert state.types == {"cache": ("q8_0", (2, 5, 32))}
+    for first, count in ((0, 2), (2, 1), (9, 3), (-1, 1)):  # places are clamped
+        rows = rng.normal(size=(2, count, 32)).astype(np.float32)
+        at = min(max(first, 0), 5 - count)
+        wanted[:, at:at + count] = q8_0(rows)
+        assert np.array_equal(compiled.run({"rows": rows, "first": np.int32(first)}, state)["numbers"], wanted)
+    state.save(tmp_path / "s.safetensors")
+    loaded, none = compiled.load_state(tmp_path / "s.safetensors"), np.zeros((2, 0, 32), np.float32)
+    assert np.array_equal(compiled.run({"rows": none, "first": np.int32(0)}, loaded)["numbers"], wanted)
+    for use in (lambda: state["cache"], lambda: compiled.run({"cache": none, "rows": none, "first": np.int32(0)})):
+        with pytest.raises(TypeError, match="q8_0"):
+            use()

@@ -79,6 +79,10 @@ def numpy_of(name):
     return TO_NUMPY[name]
 
 
+def is_block(name):
+    return bool(_BLOCKS.fullmatch(name))
+
+
 def is_float(name):
     return name[0] == "f" or name == "bf16"
 

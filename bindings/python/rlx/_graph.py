@@ -429,7 +429,9 @@ class Compiled:
         # Arrays of rlx_buffer as bytes: an address and a size for each.
         self._given = struct.Struct(f"={2 * len(inputs)}Q").pack
         self._room = struct.Struct(f"={2 * len(outputs)}Q").pack
-        self._made = [(dims, _dtypes.numpy_of(dtype)) for dtype, dims in outputs]
+        # Blocks have no dtype in NumPy. What a run with a state updates never becomes an array.
+        self._made = [(dims, None if _dtypes.is_block(dtype) and lib.rlx_compiled_output_is_update(handle, i) else _dtypes.numpy_of(dtype))
+                      for i, (dtype, dims) in enumerate(outputs)]
         self.input_names, self.param_names, self.output_names = (
             [lib.rlx_compiled_name(handle, kind, i).decode() for i in range(lib.rlx_compiled_count(handle, kind))] for kind in range(3))
 
@@ -494,6 +496,9 @@ class Compiled:
                 raise TypeError(_native.at_user_line(f"the input {name!r} is {dtype}, got {a.dtype}; convert it"))
             arrays.append(np.ascontiguousarray(a).reshape(a.shape))
         if state is None:
+            for (_, made), (dtype, _) in zip(self._made, self.outputs):
+                if made is None:
+                    raise TypeError(_native.at_user_line(f"NumPy has no {dtype}: give a state, as new_state() makes one"))
             return dict(zip(self.output_names, self.call(arrays)))
         gives = [i for i in range(len(self.outputs)) if not lib.rlx_compiled_output_is_update(self.handle, i)]
 

@@ -12,6 +12,9 @@ from ._native import Error, TracedValueError, at_user_line
 _OF_THE_LAST_DIMS = {("pool", "kernel_size"), ("interpolate", "size"), ("resize_linear", "size")}
 
 
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+
+
 def _text(value, kind):
     """An attribute as the textual IR writes it."""
     if kind.endswith(" or none"):
@@ -47,7 +50,7 @@ def _text(value, kind):
     if "|" in kind and value not in kind.split("|"):
         raise TypeError(f"one of {', '.join(kind.split('|'))}, not {value!r}")
     if kind == "string":
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return '"' + "".join(_ESCAPES.get(c) or (f"\\x{ord(c):02x}" if c < " " or c == "\x7f" else c) for c in value) + '"'
     return str(value)
 
 

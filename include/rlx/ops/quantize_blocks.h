@@ -17,7 +17,9 @@ struct QuantizeBlocksAttrs {
 };
 /// x of f32, f64, f16 or bf16 as a value of x's dims and the dtype `dtype`, in blocks along the last dim, which must be
 /// a multiple of the block size. The blocks are those of quantized() (rlx/blocks.h); for q4_0, q4_1, q5_0, q5_1 and
-/// q8_0 the bytes are equal to GGML's.
+/// q8_0 the bytes are equal to GGML's. A NaN makes NaN of its whole block in these formats and in tq1_0 and tq2_0; the
+/// others have no code for it, and it becomes 0. There is no gradient: it is an error unless stop_gradient stands
+/// before.
 Value quantize_blocks(Value x, DType dtype);
 
 }  // namespace rlx

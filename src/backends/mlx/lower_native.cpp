@@ -148,7 +148,9 @@ Lowered lower_attention(Lowering& l) {
     both(mx::reshape(keeps, {rows == batch ? batch : 1, 1, 1, keys}, l.s));
   }
   if (a.mask == AttentionMask::bias) {
-    bias = mx::astype(l.in[3], q.dtype(), l.s);
+    mx::Shape padded = l.in[3].shape();
+    padded.insert(padded.begin(), 4 - padded.size(), 1);
+    bias = mx::reshape(mx::astype(l.in[3], q.dtype(), l.s), padded, l.s);
     const mx::array sees =
         mx::greater(*bias, number(-std::numeric_limits<double>::infinity(), wide_dtype(l.types[0].dtype)), l.s);
     if (visible)

@@ -12,6 +12,7 @@
 
 #include "backends/mlx/executable.h"
 #include "rlx/op_def.h"
+#include "rlx/ops/op.h"
 
 namespace rlx::mlx_backend {
 namespace {
@@ -42,6 +43,7 @@ class MlxModule final : public Module {
     // Fused kernels for the CPU would be written as C++ and compiled by a g++ at run time, if there is one.
     if (!has_gpu()) mx::set_compile_mode(mx::CompileMode::no_fuse);
   }
+  const void* ops() const override { return &op::input; }
   std::string description() const override {
     const auto& about = mx::device_info(has_gpu() ? mx::Device::gpu : mx::Device::cpu);
     std::string text = text_of("MLX ", mx::version(), " on ");

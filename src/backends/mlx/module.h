@@ -12,6 +12,9 @@ namespace rlx::mlx_backend {
 class Module {
  public:
   virtual ~Module() = default;
+  /// The address of the op `input` in the library that the module is linked to. Ops are told apart by their addresses,
+  /// so that a graph of another copy of the library means nothing to it.
+  virtual const void* ops() const = 0;
   /// The device, its memory, MLX's version.
   virtual std::string description() const = 0;
   /// Whether there is a GPU, by Metal or CUDA.
@@ -25,6 +28,6 @@ class Module {
 /// kVersion.
 constexpr const char* kEntry = "rlx_mlx_module";
 /// The version of this interface.
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 }  // namespace rlx::mlx_backend

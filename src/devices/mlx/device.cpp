@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "backends/mlx/module.h"
+#include "rlx/ops/op.h"
 
 namespace rlx {
 namespace {
@@ -43,6 +44,11 @@ Opened open_module() {
   auto* entry = reinterpret_cast<mlx_backend::Module* (*)(int)>(dlsym(library, mlx_backend::kEntry));
   mlx_backend::Module* module = entry ? entry(mlx_backend::kVersion) : nullptr;
   if (!module) return {nullptr, text_of(path, " is of another version of RLX; build it again")};
+  // librlx_c hides its C++ symbols, so that the module of its folder is linked to librlx, a second copy.
+  if (module->ops() != &op::input)
+    return {nullptr,
+            "the module of MLX is linked to librlx, and this program uses another library of RLX (librlx_c, the C "
+            "ABI, from Python or Go): from C++ and the program `rlx` there is a device mlx"};
   return {module, ""};
 }
 const Opened& opened() {

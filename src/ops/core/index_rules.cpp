@@ -6,6 +6,7 @@
 #include "ops/core/element_index.h"
 #include "rlx/ops/contract.h"
 #include "rlx/ops/control.h"
+#include "rlx/ops/take.h"
 
 namespace rlx {
 namespace {
@@ -296,20 +297,25 @@ Many<Value> dynamic_update_slice_vjp(Values in, Value, Value ct) {
   std::vector<Value> starts(in.begin() + 2, in.end());
   return {dynamic_update_slice(ct, zeros_like(in[1]), starts), dynamic_slice(ct, starts, in[1].dims())};
 }
+/// What nothing scatters, blocks: each lane of x is updated in its turn, in place. `starts` is [lanes, rank of a lane].
+static Value updated_lane_by_lane(Value x, Value update, Value starts) {
+  Graph& g = x.graph();
+  const std::array types = {x.type(), Type{i64, {}}, Type{starts.dtype(), {starts.dim(1)}}, update.type()};
+  Graph one = trace(types, [](Values v) {
+    Value lane = reshape(v[1], {1});
+    return dynamic_update_slice(v[0], take(v[3], lane), {concatenate({convert(lane, v[2].dtype()), v[2]}, 0)});
+  });
+  const Dim lanes = x.dim(0);
+  return scan(g, {x, iota(g, {i64, {lanes}}, 0), starts, update},
+              {.carries = 1, .xs = 2, .length = lanes, .body = std::move(one)})[0];
+}
 Many<Value> dynamic_update_slice_batch(Values in, const Mask& batched) {
   Dim size = batch_size(in, batched);
   Value x = batched[0] ? in[0] : repeat_front(in[0], size), update = batched[1] ? in[1] : repeat_front(in[1], size);
   if (!any(batched, 2)) return dynamic_update_slice(x, update, starts_behind_batch(x.graph(), in.subspan(2)));
   auto rank = size_t(x.rank()) - 1;
   Value starts = starts_of_lanes(in.subspan(2), Mask(batched.begin() + 2, batched.end()), size);
-  if (is_block(x.dtype()) && size.is_static()) {  // nothing scatters blocks: lane by lane, in place
-    for (int64_t lane = 0; lane < size.value(); ++lane) {
-      Value own = reshape(slice_axis(starts, 0, lane, lane + 1), {int64_t(rank)});
-      Value at = concatenate({reshape(scalar(x.graph(), static_cast<double>(lane), i64), {Dim(1)}), own}, 0);
-      x = dynamic_update_slice(x, slice_axis(update, 0, lane, lane + 1), {at});
-    }
-    return x;
-  }
+  if (is_block(x.dtype())) return updated_lane_by_lane(x, update, starts);
   Dims sizes = update.dims();
   sizes[0] = 1;
   Access at(lane_places(rank, true), x, starts, std::move(sizes));

@@ -276,6 +276,8 @@ std::vector<Sample> attention_samples() {
           {.dims = {{2, 3, 2, 4}, {2, 5, 1, 4}, {2, 5, 1, 4}, {2, 1, 5}},
            .dtypes = {f64, f64, f64, f32},
            .attrs = attrs(2, bshd, [](auto& a) { a.mask = Masks::bias, a.kv_heads = 1; })},
+          {.dims = {{1, 2, 3, 4}, {1, 2, 5, 4}, {1, 2, 5, 4}, {}},
+           .attrs = attrs(2, bhsd, [](auto& a) { a.mask = Masks::bias, a.window = 1; })},
           // One query a head, as when a sequence grows by a token.
           {.dims = {{2, 4, 1, 20}, {2, 2, 9, 20}, {2, 2, 9, 18}},
            .attrs = attrs(4, bhsd, [](auto& a) { a.kv_heads = 2, a.causal = true, a.window = 3; })},

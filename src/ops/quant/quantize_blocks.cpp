@@ -158,7 +158,6 @@ OpDef define_quantize_blocks() {
       .doc = "x as blocks of `dtype`, a format of GGUF's with an encoder, along its last dim",
       .source = "GGUF specification and ggml's quantizers",
       .operands = {"x"},
-      .differentiable = false,
       .infer =
           [](Types in, const A& a) {
             if (const DType x = in[0].dtype; x != f32 && x != f64 && x != f16 && x != bf16)

@@ -1,5 +1,6 @@
 // See the header. Of the formats before the K ones a block's scale comes from its largest element; what rounding does
-// to it is not looked back upon. f32 throughout, in ggml's order: the bytes are those that gguf writes. The K formats
+// to it is not looked back upon. f32 throughout, in ggml's order: the bytes are those that gguf writes. So a NaN makes
+// the scale NaN, and with it the block; MXFP4 has no such scale, and the K formats take it for 0. The K formats
 // are searched: each sub-block for the scale (and min) of least squared error, first as numbers, then as the few bits
 // that they are stored with.
 #include "tensor/blocks/encode.h"
@@ -20,11 +21,12 @@ void put_half(uint8_t* to, float v) {
   std::memcpy(to, &bits, sizeof bits);
 }
 float reciprocal(float d) { return d == 0 ? 0 : 1 / d; }
-/// The largest element by magnitude, the first of equals, with its sign.
+/// The largest element by magnitude, the first of equals, with its sign; a NaN if there is one, as NumPy's argmax has
+/// it.
 float extreme(const float* x, int count) {
   float found = x[0];
-  for (int j = 1; j < count; ++j)
-    if (std::abs(x[j]) > std::abs(found)) found = x[j];
+  for (int j = 1; j < count && !std::isnan(found); ++j)
+    if (!(std::abs(x[j]) <= std::abs(found))) found = x[j];
   return found;
 }
 int level(float scaled, float half, int most) {
@@ -55,7 +57,12 @@ void symmetric(const float* x, int bits, uint8_t* to) {
 /// From the least element up.
 void affine(const float* x, int bits, uint8_t* to) {
   int most = (1 << bits) - 1, code[32];
-  float least = *std::min_element(x, x + 32), d = (*std::max_element(x, x + 32) - least) / static_cast<float>(most);
+  float least = x[0], largest = x[0];
+  for (int j = 1; j < 32; ++j) {  // a NaN is the least and the largest
+    if (!(least <= x[j]) && !std::isnan(least)) least = x[j];
+    if (!(largest >= x[j]) && !std::isnan(largest)) largest = x[j];
+  }
+  float d = (largest - least) / static_cast<float>(most);
   float inverse = reciprocal(d);
   for (int j = 0; j < 32; ++j) code[j] = level((x[j] - least) * inverse, 0.5f, most);
   put_half(to, d);
