@@ -28,6 +28,15 @@ def test_the_devices_that_are_here_are_listed():
         rlx.device_put(X, "cpv")
 
 
+def test_every_device_that_is_listed_runs():
+    for name in rlx.devices():
+        assert rlx.jit(lambda a: a * 2 + 1, device=name)(X).tolist() == (X * 2 + 1).tolist(), name
+    for about in rlx.device_infos():
+        if not about.available:
+            with pytest.raises(rlx.Error, match=about.name):
+                rlx.jit(lambda a: a * 2 + 1, device=about.name)(X)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.uint8, np.bool_, np.complex64, rlx.bfloat16])
 def test_an_array_comes_back_as_it_went(device, dtype):
     a = (np.arange(6) % 2).reshape(2, 3).astype(dtype)

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "backends/mlx/module.h"
+#include "rlx/ops/op.h"
 
 namespace rlx {
 namespace {
@@ -40,6 +41,13 @@ Opened open_module() {
     const char* why = dlerror();
     return {nullptr, text_of("MLX cannot be loaded: ", why ? why : path)};
   }
+  // The module is linked to librlx.so. In a process that computes with another copy of RLX (librlx_c.so, which C, Go
+  // and Python load, or one that is linked in) it would take our graphs for graphs of ops that it does not know.
+  const void* its_table = dlsym(library, "_ZN3rlx2op5inputE");
+  if (its_table && its_table != &op::input)
+    return {nullptr,
+            "the module of MLX belongs to librlx.so (the program `rlx`, C++), and this process computes with another "
+            "copy of RLX"};
   auto* entry = reinterpret_cast<mlx_backend::Module* (*)(int)>(dlsym(library, mlx_backend::kEntry));
   mlx_backend::Module* module = entry ? entry(mlx_backend::kVersion) : nullptr;
   if (!module) return {nullptr, text_of(path, " is of another version of RLX; build it again")};
