@@ -528,6 +528,9 @@ rlx_status rlx_coreml_predict(rlx_coreml* model, const char* const* names, const
 /* The labels of a classifier as a JSON array of strings or of integers, "[]" for any other model; known after the first
    prediction. Belongs to the model, and stays as it is. */
 rlx_status rlx_coreml_labels(rlx_coreml* model, const char** json, rlx_error** error);
+/* Where Core ML runs each operation, as JSON in the form of rlx_compiled_placement, to be freed by rlx_text_free.
+   `device` says what it may use, "coreml" or "coreml:ane" for two; NULL is "coreml". */
+rlx_status rlx_coreml_placement(const rlx_coreml* model, const char* device, char** json, rlx_error** error);
 void rlx_coreml_free(rlx_coreml* model);
 
 typedef struct rlx_coreml_write_options {
