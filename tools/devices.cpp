@@ -25,8 +25,7 @@ std::string calibration() {
   try {
     const MachineSpeeds s = load_machine(path);
     return text_of("measured: products ", fixed_text(s.product_gflops, 0), " GF/s on one thread, ",
-                   fixed_text(s.product_all_gflops, 0), " on ", s.threads, ", memory ", fixed_text(s.read_gbs, 1),
-                   " GB/s (", path, ")");
+                   fixed_text(s.product_all_gflops, 0), " on ", s.threads, " (", path, ")");
   } catch (const Error& why) {
     return text_of("the calibration ", path, " is left aside: ", why.what());
   }

@@ -32,8 +32,8 @@ void add_accuracy_options(CLI::App& app, CompileOptions& options) {
   add_choice(
       app, "--compute", options.compute, types,
       "in what a graph of f32 is computed: f32 (default), bf16 or f16 (products, convolutions, attention and what "
-      "stands between them; sums in f32), int8 (products and convolutions with weights), auto (in what the device is "
-      "fastest in)");
+      "stands between them; sums in f32), int8 (products and convolutions with weights), auto (in the float that "
+      "the device's target names, `fast_float` of `rlx devices --json`)");
   app.add_flag("--batch-invariant", options.batch_invariant,
                "a row's bits do not depend on how many rows are multiplied with it");
   app.add_flag("--narrow", options.narrow,

@@ -32,8 +32,8 @@ func (l *Library) Devices() ([]Device, error) {
 // DeviceAvailable says whether a device, "cpu" for one, can run here.
 func (l *Library) DeviceAvailable(name string) bool { return l.c.DeviceAvailable(name) != 0 }
 
-// FastestDevice is the one that computes fastest of those that can run here.
-func (l *Library) FastestDevice() string { return l.c.PickBestDevice() }
+// BestDevice is an accelerator if one can run here, else the processor; nothing is measured for it.
+func (l *Library) BestDevice() string { return l.c.PickBestDevice() }
 
 // SessionOptions of [Library.NewSession].
 type SessionOptions struct {

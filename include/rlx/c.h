@@ -203,7 +203,7 @@ typedef struct rlx_op_definition {
   const char* attributes; /* names, kinds and defaults, NULL for none: "limit: float = 1, axes: list of int = []". Kinds
                              are bool, int, float, string, list of int, list of float */
   const char* samples;    /* operands that exercise it, for `rlx test-device`, a line for each: "f64[3, 5], i32[5]
-                             {axis = 1} in [-1, 1]"; f64 stands for any float. NULL: none */
+                             {axis = 1} in [-1, 1]"; f64: each dtype that it takes. NULL: none */
   int elementwise;        /* each element of a result depends on the operands' elements at its index alone */
   int not_differentiable; /* its derivatives are zero, which is no error */
   void* context;          /* given to every function below; all must stay as long as the process */
@@ -294,7 +294,7 @@ rlx_status rlx_device_target(const char* device, char** json, rlx_error** error)
 rlx_status rlx_graph_report(const rlx_graph* graph, const char* device, const rlx_compile_options* options, char** json,
                             rlx_error** error);
 
-/* How long a run of the graph takes on each device that can run here, by what `rlx calibrate --device all` has
+/* How long a run of the graph takes on each device that can run here, by what `rlx calibrate` has
    measured: JSON, to be freed by rlx_text_free, [{"device", "us", "why"}], the fastest first; "us" is null of a device
    without a prediction. `numbers` are for the symbols, as "B=1 S=128", or NULL. `options` may be NULL. */
 rlx_status rlx_predict_devices(const rlx_graph* graph, const char* numbers, int threads,
@@ -528,6 +528,9 @@ rlx_status rlx_coreml_predict(rlx_coreml* model, const char* const* names, const
 /* The labels of a classifier as a JSON array of strings or of integers, "[]" for any other model; known after the first
    prediction. Belongs to the model, and stays as it is. */
 rlx_status rlx_coreml_labels(rlx_coreml* model, const char** json, rlx_error** error);
+/* Where Core ML runs each operation, as JSON in the form of rlx_compiled_placement, to be freed by rlx_text_free.
+   `device` says what it may use, "coreml" or "coreml:ane" for two; NULL is "coreml". */
+rlx_status rlx_coreml_placement(const rlx_coreml* model, const char* device, char** json, rlx_error** error);
 void rlx_coreml_free(rlx_coreml* model);
 
 typedef struct rlx_coreml_write_options {

@@ -64,6 +64,10 @@ class CoremlModel {
   /// string_keys, program: {dtype, shape}}. `kind` is "array", "image", "string", "int64", "double", "dictionary",
   /// "sequence" or "state"; the shape of an image is [height, width]; an extent or a bound that is open is null.
   std::string description_json() const;
+  /// Where Core ML runs each operation of the function, if it may use what `device` names (Device::coreml(...)). On
+  /// Apple's systems that have it, MLComputePlan says so; elsewhere, and of a model without a package, it is
+  /// `predicted` from published rules.
+  PlacementReport placement(const Device& device = Device::coreml()) const;
 
  private:
   struct State;

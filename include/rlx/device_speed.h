@@ -1,6 +1,6 @@
 // How fast devices are, and how long a graph will take on them. `rlx calibrate` measures every device that can run here
 // once, by graphs that sessions run, and stores the figures; a prediction counts what a graph computes and moves and
-// divides by them. docs/runtime.md, "Which device is fastest".
+// divides by them. docs/runtime.md, "Which device takes the least time".
 #pragma once
 
 #include <functional>
@@ -53,7 +53,8 @@ struct DevicePrediction {
 std::vector<DevicePrediction> predict_devices(const Graph& g, const Bindings& numbers = {}, int threads = 0,
                                               const CompileOptions& options = {});
 /// The device for which the shortest run is predicted. Where no device was measured that runs the graph: the first of
-/// those that can run it, an accelerator before the processor. Fails, with the reasons, if none can.
-Device pick_best_device(const Graph& g, const Bindings& numbers = {}, int threads = 0);
+/// those that can run it, an accelerator before the processor. Fails, with the reasons, if none can. `why` receives the
+/// choice and each device's prediction in words; the log has them, too (LogLevel::info).
+Device pick_best_device(const Graph& g, const Bindings& numbers = {}, int threads = 0, std::string* why = nullptr);
 
 }  // namespace rlx

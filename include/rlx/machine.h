@@ -1,5 +1,6 @@
 // How fast this machine is. `rlx calibrate` measures it once and stores the figures in a file. Sessions read that and
-// choose between kernels by it. Without a file there are defaults.
+// choose between kernels by it. Without a file there are defaults. Bandwidth of memory, what a run costs, and all else
+// by which devices are compared: rlx/device_speed.h.
 #pragma once
 
 #include <functional>
@@ -21,8 +22,6 @@ struct MachineSpeeds {
   double reduction_gbs = 0;     ///< sums of rows of 1 MiB in the cache: how much of any other work is worth it
   double hand_over_us = 0;      ///< the time until all threads have begun and ended a task
   double tile_rows = 0;         ///< from this many rows on, f32 products are faster on matrix tiles; 0: there are none
-  // For comparing devices: reading memory that no cache holds, and a run of a graph of one small op.
-  double read_gbs = 0, launch_us = 0;
 
   std::string json() const;
   /// Fails, saying what is wrong, for anything but what json() wrote.

@@ -67,6 +67,14 @@ rlx::CompileOptions rlx::c::compile_options_from(const rlx_compile_options* opti
   all.skip_passes.insert(more.skip_passes.begin(), more.skip_passes.end());  // beside those of RLX_SKIP
   return all;
 }
+std::string rlx::c::placement_json(const rlx::PlacementReport& report) {
+  std::string ops;
+  for (const rlx::PlacedOp& p : report.ops)
+    ops += (ops.empty() ? "" : ",\n ") + ("{\"op\": " + rlx::json_quoted(p.op)) +
+           ", \"name\": " + rlx::json_quoted(p.name) + ", \"device\": " + rlx::json_quoted(p.device) +
+           ", \"reason\": " + rlx::json_quoted(p.reason) + "}";
+  return text_of("{\"predicted\": ", report.predicted ? "true" : "false", ", \"ops\": [", ops, "]}");
+}
 
 extern "C" {
 
@@ -291,13 +299,7 @@ rlx_status rlx_predict_devices(const rlx_graph* graph, const char* numbers, int 
 rlx_status rlx_compiled_placement(const rlx_compiled* compiled, char** json, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(json, "json");
-    const rlx::PlacementReport report = required(compiled, "compiled").compiled.placement();
-    std::string ops;
-    for (const rlx::PlacedOp& p : report.ops)
-      ops += (ops.empty() ? "" : ",\n ") + ("{\"op\": " + rlx::json_quoted(p.op)) +
-             ", \"name\": " + rlx::json_quoted(p.name) + ", \"device\": " + rlx::json_quoted(p.device) +
-             ", \"reason\": " + rlx::json_quoted(p.reason) + "}";
-    result = own_text(text_of("{\"predicted\": ", report.predicted ? "true" : "false", ", \"ops\": [", ops, "]}"));
+    result = own_text(placement_json(required(compiled, "compiled").compiled.placement()));
   });
 }
 rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor,

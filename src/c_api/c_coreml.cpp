@@ -117,6 +117,13 @@ rlx_status rlx_coreml_description(rlx_coreml* model, const char** json, rlx_erro
     result = m.text.c_str();
   });
 }
+rlx_status rlx_coreml_placement(const rlx_coreml* model, const char* device, char** json, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(json, "json");
+    const rlx::CoremlModel& m = required(model, "model").model;
+    result = own_text(placement_json(m.placement(rlx::Device::parse(device ? device : "coreml"))));
+  });
+}
 rlx_status rlx_coreml_make_state(const rlx_coreml* model, rlx_coreml_state** state, rlx_error** error) {
   return guarded(error, [&] {
     auto& result = required(state, "state");

@@ -248,6 +248,8 @@ rlx::Bindings bindings_from(const char* text);
 rlx::CoremlOptions coreml_options_from(const rlx_coreml_options* options);
 /// With what the environment asks for; `options` may be null.
 rlx::CompileOptions compile_options_from(const rlx_compile_options* options);
+/// {"predicted", "ops"}, as rlx_compiled_placement describes it.
+std::string placement_json(const rlx::PlacementReport& report);
 /// A text that rlx_text_free frees.
 inline char* own_text(const std::string& text, size_t* size = nullptr) {
   auto* copy = new char[text.size() + 1];

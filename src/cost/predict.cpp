@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "backends/registry.h"
+#include "base/log.h"
 #include "cost/graph_work.h"
 #include "ir/rewrite.h"
 #include "passes/hoist_params.h"
@@ -105,7 +106,11 @@ DevicePrediction prediction_for(const Graph& fixed, const Device& device, int th
   const std::string path = device_speeds_file(device, threads);
   std::error_code ignored;
   if (path.empty() || !std::filesystem::exists(path, ignored))
-    return {device, {}, "it was not measured here: `rlx calibrate` does so"};
+    return {device,
+            {},
+            threads == 0 ? text_of("it was not measured here: `rlx calibrate` does so")
+                         : text_of("it was not measured here with ", threads, threads == 1 ? " thread" : " threads",
+                                   ": `rlx calibrate --threads ", threads, "` does so")};
   try {
     const DeviceSpeeds speeds = load_device_speeds(path);
     if (speeds.device != device.name())
@@ -151,17 +156,23 @@ std::vector<DevicePrediction> predict_devices(const Graph& g, const Bindings& nu
   return all;
 }
 
-Device pick_best_device(const Graph& g, const Bindings& numbers, int threads) {
+Device pick_best_device(const Graph& g, const Bindings& numbers, int threads, std::string* why) {
   const std::vector<DevicePrediction> all = predict_devices(g, numbers, threads);
-  if (!all.empty() && all[0].us) return all[0].device;
   const Graph fixed = substitute(g, numbers);
-  const Device wished = pick_best_device();
-  if (supports(fixed, wished)) return wished;
   std::string reasons;
-  for (const DevicePrediction& p : all) {
-    if (supports(fixed, p.device)) return p.device;
-    reasons += text_of("\n  ", p.device, ": ", p.why);
-  }
+  for (const DevicePrediction& p : all) reasons += text_of("\n  ", p.device, ": ", p.why);
+  const auto picked = [&](const Device& device, const char* by) {
+    const std::string said = text_of(device, " for '", g.name(), "', ", by, ":", reasons);
+    log_message(LogLevel::info, said);
+    if (why) *why = said;
+    return device;
+  };
+  if (!all.empty() && all[0].us) return picked(all[0].device, "by the predicted times");
+  const Device wished = pick_best_device();
+  constexpr const char* kUnmeasured = "the first that runs it, as none of those was measured";
+  if (supports(fixed, wished)) return picked(wished, kUnmeasured);
+  for (const DevicePrediction& p : all)
+    if (supports(fixed, p.device)) return picked(p.device, kUnmeasured);
   fail(ErrorCode::unsupported, "no device here runs all of '", g.name(), "':", reasons);
 }
 

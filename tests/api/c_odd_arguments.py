@@ -95,7 +95,7 @@ VALID = {
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
     "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
     "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "bytes": "&made_bytes", "limit": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
-    "rlx_compiled_placement.json": "&made_text", "rlx_log_set_sink.sink": "ignore_message", "most": "1",
+    "rlx_compiled_placement.json": "&made_text", "rlx_coreml_placement.json": "&made_text", "rlx_coreml_placement.device": '"coreml:ane"', "rlx_log_set_sink.sink": "ignore_message", "most": "1",
     "mil": "o.mil", "->rlx_mil": "&made_mil", "shapes": "NULL", "image": "NULL", "int32_t* value": "&made_id", "int32_t value": "2", "first": "&made_id",
     "parameter": '"x"', "const int32_t* values": "kMilIds", "number": "0.5", "integer": "1", "integers": "kXDims", "flag": "1", "pred": "1",
     "condition": "1", "rlx_mil_set_text.text": '"same"', "rlx_mil_set_types.types": '"f32[2]"', "ios": "18", "rlx_mil_signature.text": "&made_text",

@@ -1,11 +1,13 @@
 // Texts of a package through the C ABI: they are made once and stay where they are, whoever else asks.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 
 #include "rlx/c.h"
 #include "rlx/coreml.h"
+#include "rlx/coreml_model.h"
 #include "rlx/ops.h"
 #include "support/io_files.h"
 
@@ -48,4 +50,37 @@ TEST_CASE("labels and description keep their place while others ask for them") {
   CHECK(held == labels);
   for (rlx_tensor* t : {x, outputs[0], outputs[1]}) rlx_tensor_free(t);
   rlx_coreml_free(model);
+}
+
+TEST_CASE("where the operations of a package run is told in C++ and in C, for each choice of processors") {
+  TemporaryFolder folder;
+  const std::string path = folder / "halves.mlpackage";
+  Graph g;
+  const Value x = g.input("x", f16, {4, 4});
+  g.output(tanh(matmul(x, x)), "y");
+  write_coreml(path, g, {}, {.minimum_ios = 16});
+  const CoremlModel model = CoremlModel::load(path);
+  rlx_coreml* handle = nullptr;
+  REQUIRE(rlx_coreml_load(path.c_str(), nullptr, &handle, nullptr) == RLX_OK);
+  for (const auto& [units, wanted] :
+       {std::pair{ComputeUnits::ane, "ane"}, {ComputeUnits::gpu, "gpu"}, {ComputeUnits::cpu, "cpu"}}) {
+    const Device device = Device::coreml(units);
+    const PlacementReport placed = model.placement(device);
+    CHECK(placed.predicted == !chip_info().has_framework);
+    const auto product =
+        std::find_if(placed.ops.begin(), placed.ops.end(), [](const PlacedOp& p) { return p.op == "matmul"; });
+    REQUIRE(product != placed.ops.end());
+    if (placed.predicted) CHECK(product->device == wanted);
+    char* json = nullptr;
+    REQUIRE(rlx_coreml_placement(handle, device.name().c_str(), &json, nullptr) == RLX_OK);
+    CHECK(std::string(json).find("\"op\": \"matmul\"") != std::string::npos);
+    CHECK(std::string(json).find(text_of("{\"predicted\": ", placed.predicted ? "true" : "false")) == 0);
+    rlx_text_free(json);
+  }
+  char* json = nullptr;
+  rlx_error* error = nullptr;
+  CHECK(rlx_coreml_placement(handle, "cpu", &json, &error) == RLX_INVALID_ARGUMENT);
+  CHECK(std::string(rlx_error_message(error)).find("not of 'cpu'") != std::string::npos);
+  rlx_error_free(error);
+  rlx_coreml_free(handle);
 }

@@ -30,7 +30,7 @@ class Prediction(ProgramTest):
             return {d["device"]: d for d in told}
         before = predicted()
         self.assertIsNone(before["cpu"]["us"])
-        self.assertIn("`rlx calibrate` does so", before["cpu"]["why"])
+        self.assertIn("with 1 thread: `rlx calibrate --threads 1` does so", before["cpu"]["why"])
         self.assertNotIn("loopback", before)
         speeds = json.loads(self.succeeds("calibrate", "--device", "cpu", "--threads", "1", "--json", **self.cache))
         self.assertEqual(speeds["device"], "cpu")
@@ -42,6 +42,24 @@ class Prediction(ProgramTest):
         self.assertRegex(text, r"cpu +[\d.]+ (us|ms) ")
         shown = json.loads(self.succeeds("calibrate", "--device", "cpu", "--threads", "1", "--show", "--json", **self.cache))
         self.assertEqual(shown, speeds)
+
+    def test_every_device_is_measured_where_none_is_named(self):
+        here = {d["device"] for d in json.loads(self.succeeds("devices", "--json")) if d["available"]} - {"loopback", "tiny"}
+        # What was measured before: nothing, and no device is an error.
+        self.assertIn("cpu was not measured", self.succeeds("calibrate", "--device", "all", "--show", **self.cache))
+        measured = json.loads(self.succeeds("calibrate", "--threads", "1", "--json", **self.cache))
+        self.assertGreater(measured["machine"]["product_gflops"], 0)
+        self.assertEqual({d["device"] for d in measured["devices"]}, here)
+        self.assertEqual(json.loads(self.succeeds("calibrate", "--threads", "1", "--show", "--json", **self.cache)), measured)
+        listed = json.loads(self.succeeds("calibrate", "--device", "all", "--threads", "1", "--show", "--json", **self.cache))
+        self.assertEqual(listed, measured["devices"])
+        told = json.loads(self.succeeds("devices", "--for", self.model, "--dim", "N=8", "--threads", "1", "--json", **self.cache))
+        self.assertEqual({d["device"] for d in told if d["us"]}, here)
+        # --out is for the machine's file alone.
+        out = self.folder / "machine.json"
+        self.succeeds("calibrate", "--out", out, RLX_CACHE_DIR=str(self.folder / "other"))
+        self.assertGreater(json.loads(out.read_text())["product_gflops"], 0)
+        self.assertFalse(list(self.folder.glob("other/*calib*")))
 
     def test_what_is_missing_or_mistyped_is_said(self):
         self.fails(2, "--dim gives numbers to the symbolic dims of a model", "devices", "--dim", "N=8")

@@ -158,6 +158,17 @@ class Lint(unittest.TestCase):
         deps = (ROOT / "scripts/deps").read_text()
         self.assertEqual(sorted(report_of.missing_formulas(deps, "")), sorted(libraries))
         self.assertEqual(report_of.missing_formulas(deps, "zlib\n" + "\n".join(libraries[1:])), ["highway"])
+        made = (ROOT / "cmake/libraries/CMakeLists.txt").read_text()
+        self.assertEqual(sorted(re.findall(r"^(?:rlx_library|ExternalProject_Add)\((\w+)", made, re.M)), sorted(n.replace("-", "_") for n in libraries))
+        self.assertEqual(len(re.findall(r"\b[0-9a-f]{64}\b", made)), len(libraries))
+
+    def test_the_libraries_configure_with_nothing_but_cmake(self):
+        if not shutil.which("cmake"):
+            self.skipTest("there is no CMake")
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(["cmake", "-S", ROOT / "cmake/libraries", "-B", folder, f"-DCMAKE_INSTALL_PREFIX={folder}/installed"],
+                                  capture_output=True, text=True, check=False)  # fmt: skip
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 class Reading(unittest.TestCase):
@@ -384,12 +395,35 @@ class Steps(unittest.TestCase):
                 self.assertEqual(done.returncode, 1, done.stderr)  # the stand-in built nothing
                 asked = (place / "asked").read_text().splitlines()
                 self.assertIn("-DRLX_MLX=OFF", asked[0])
-                self.assertEqual([s["step"] for s in said["build"]][: 2 if passed else 1], ["configure", "build"][: 2 if passed else 1])
+                self.assertEqual([s["step"] for s in said["build"]][:2], ["configure", "build"] if passed else ["libraries, from sources", "configure"])
                 if passed:
                     self.assertIn("--parallel 3 --target rlx_program", asked[-1])
                 else:
-                    self.assertEqual(said["build"][0]["missing"][0], "Highway (libhwy-dev)")
+                    self.assertEqual(said["build"][1]["missing"][0], "Highway (libhwy-dev)")
                     self.assertIn("there is no build", "\n".join(said["not_run"]))
+
+    def test_libraries_that_are_missing_are_made(self):
+        """By a stand-in for CMake, which finds them in the prefix alone."""
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            (place / "said").write_text(NO_HIGHWAY)
+            cmake = place / "cmake"
+            cmake.write_text(f"#!{sys.executable}\nimport sys\nwords = ' '.join(sys.argv[1:])\nif '--version' in words: print('cmake version 3.25.1')\nelse:\n"
+                             f"    open({str(place / 'asked')!r}, 'a').write(words + '\\n')\n"
+                             f"    if '-DRLX_MLX=OFF' in words and 'CMAKE_PREFIX_PATH' not in words:\n"
+                             f"        sys.stderr.write(open({str(place / 'said')!r}).read()); sys.exit(1)\n")  # fmt: skip
+            cmake.chmod(0o755)
+            env = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
+            for options, steps in ((["--offline"], ["configure"]), ([], ["libraries, from sources", "configure", "build"])):
+                (place / "asked").unlink(missing_ok=True)
+                subprocess.run([sys.executable, SCRIPT, "--rehearse", "--out", place / "out", "--jobs", "3", *options], capture_output=True, check=False, env=env)
+                said = json.loads((place / "out/report.json").read_text())
+                self.assertEqual([s["step"] for s in said["build"]][: len(steps)], steps)
+                asked = (place / "asked").read_text().splitlines()
+            self.assertIn("cmake/libraries", asked[1])
+            self.assertIn("libraries --parallel 3", asked[2])
+            self.assertIn("libraries/installed", asked[3])
+            self.assertIn("--target rlx_program", asked[4])
 
     def test_elsewhere_it_does_not_begin(self):
         if platform.system() == "Darwin":

@@ -138,8 +138,10 @@ TEST_CASE("a prediction is the work over the speeds, and the shortest one is pic
     return DevicePrediction{Device::cpu(), {}, ""};
   };
   CHECK_FALSE(of_cpu().us);
-  CHECK(of_cpu().why.find("`rlx calibrate` does so") != std::string::npos);
-  CHECK(pick_best_device(g, {{"N", 4}}, 1) == pick_best_device());
+  CHECK(of_cpu().why.find("with 1 thread: `rlx calibrate --threads 1` does so") != std::string::npos);
+  std::string why;
+  CHECK(pick_best_device(g, {{"N", 4}}, 1, &why) == pick_best_device());
+  CHECK(why.find("none of those was measured") != std::string::npos);
 
   save_device_speeds(some_speeds(Device::cpu()), device_speeds_file(Device::cpu(), 1));
   REQUIRE(of_cpu().us);
@@ -158,7 +160,10 @@ TEST_CASE("a prediction is the work over the speeds, and the shortest one is pic
       fast.run_us = 500;
       save_device_speeds(fast, device_speeds_file(d.device, 1));
       CHECK(pick_best_device(g, {{"N", 1}}, 1) == Device::cpu());
-      CHECK(pick_best_device(g, {{"N", 65536}}, 1) == d.device);
+      CHECK(pick_best_device(g, {{"N", 65536}}, 1, &why) == d.device);
+      CHECK(why.starts_with(d.device.name() + " for 'product', by the predicted times:"));
+      for (const DevicePrediction& p : predict_devices(g, {{"N", 65536}}, 1))
+        CHECK_MESSAGE(why.find(p.device.name() + ": " + p.why) != std::string::npos, why);
       std::filesystem::remove(device_speeds_file(d.device, 1));
     }
 }

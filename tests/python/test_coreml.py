@@ -387,6 +387,22 @@ def test_the_chip_is_told_and_off_apple_that_there_is_none():
         assert chip["name"] == "" and not chip["has_framework"] and "on Apple's systems only" in chip["why_not"]
 
 
+def test_each_operation_of_a_package_has_its_processor(tmp_path):
+    path = tmp_path / "halves.mlpackage"
+    coreml.convert(lambda x: rnp.tanh(x @ x), path, np.ones((4, 4), np.float16), minimum_ios=16)
+    model = coreml.load(path)
+    for units, kind in ((None, "ane"), (coreml.ComputeUnit.CPU_AND_NE, "ane"), ("CPU_ONLY", "cpu"), ("CPU_AND_GPU", "gpu")):
+        placed = model.placement(units)
+        assert placed["predicted"] == (not coreml.chip_info()["has_framework"])
+        found = {op["op"]: op["device"] for op in placed["ops"]}
+        assert {"matmul", "tanh"} <= set(found)
+        if placed["predicted"]:
+            assert found["matmul"] == kind and all(op["reason"] for op in placed["ops"])
+    assert coreml.MLModel(path, compute_units=coreml.ComputeUnit.CPU_ONLY).placement() == model.placement("CPU_ONLY")
+    with pytest.raises(TypeError, match="compute_units is one of"):
+        model.placement("TPU")
+
+
 def test_each_operation_has_its_processor():
     compiled = rlx.Session("coreml").compile(rlx.Graph.parse('graph @g {\n %0 = input() @"x" : f32[4]\n %1 = exp(%0) : f32[4]\n return %1 @"y"\n}'))
     placed = compiled.placement()

@@ -3,6 +3,9 @@ said with the rule's name.
 """
 
 import gc
+import json
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -282,9 +285,87 @@ def test_every_rule_agrees_with_the_reference(name):
     done = set()
     for operands, attributes in samples:
         done.update(custom.check(*operands, **attributes))
-    assert {"reference", "shape rule", "jit", "vmap"} <= done
+    assert {"reference", "shape rule", "jit", "vmap", "text"} <= done
+    if "gradient" in done:
+        assert {"jvp", "gradient of the gradient"} <= done
+    others = {d for d in rlx.devices() if d != "cpu"}
+    takes_all = "decomposition" in custom._rules and name != "my_modulus"
+    assert not takes_all or others <= done
     for kind, said in (("decomposition", "decomposition"), ("kernel", "kernel"), ("gradient", "gradient")):
         assert kind not in custom._rules or said in done
+
+
+def broken(name, **rules):
+    """my_clip_norm with other rules."""
+    made = rlx.custom_op(rules.pop("reference", lambda x: x * x), name=name)
+    made.decomposition(rules.pop("decomposition", lambda x: x * x))
+    for kind, f in rules.items():
+        getattr(made, kind)(f)
+    return made
+
+
+@pytest.mark.parametrize(("law", "rules"), [
+    ("shape rule", {"shape_rule": lambda x: rlx.ShapeDtypeStruct((*x.shape, 1), x.dtype), "decomposition": lambda x: (x * x)[..., None]}),
+    ("kernel", {"kernel": lambda x: x * x * np.float32(1.001)}),
+    ("run", {"decomposition": lambda x: x * x * 1.001}),
+    ("decomposition of float64", {"decomposition": lambda x: x * x * (1 + 1e-7)}),
+    ("symbols", {"decomposition": lambda x: x * x * (1.01 if isinstance(x.shape[0], str) else 1.0)}),
+    ("gradient", {"gradient": lambda operands, results, cotangents: 2.01 * operands[0] * cotangents[0]}),
+])
+def test_a_rule_that_is_wrong_breaks_its_law(law, rules):
+    op = broken("my_planted", **rules)
+    with pytest.raises(AssertionError, match=f"^{law}"):
+        op.check(np.array([1.5, -2.0, 0.5], np.float32))
+
+
+def test_a_gradient_is_held_for_each_cotangent_alone():
+    two = fresh(lambda x: (x * 2, x * 3), "my_two")
+    two.decomposition(lambda x: (x * 2, x * 3))
+    two.gradient(lambda operands, results, cotangents: 2 * cotangents[0] + 3 * cotangents[1])
+    assert "gradient" in two.check(f32(4))
+    # Right where both cotangents are alike, as those of a sum are.
+    two.gradient(lambda operands, results, cotangents: 3 * cotangents[0] + 2 * cotangents[1])
+    with pytest.raises(AssertionError, match="^gradient"):
+        two.check(f32(4))
+
+
+def test_the_program_lists_and_judges_ops_of_a_python_file(tmp_path):
+    file = tmp_path / "my_ops.py"
+    file.write_text("""
+import numpy as np, rlx, rlx.numpy as rnp
+
+@rlx.custom_op(samples=["f32[3, 5]", "f32[4] {limit = 0.5} in [-3, 3]"])
+def listed_clip(x, *, limit=1.0):
+    "The rows of x, each scaled down until its norm is at most `limit`."
+    norm = np.sqrt(np.sum(x * x, -1, keepdims=True))
+    return (x * (limit / np.maximum(norm, x.dtype.type(limit)))).astype(x.dtype)
+
+@listed_clip.decomposition
+def _(x, *, limit):
+    return x * (limit / rnp.maximum(rnp.sqrt(rnp.sum(x * x, -1, keepdims=True)), limit))
+
+@rlx.custom_op(samples="f64[3]")
+def listed_wrong(x):
+    return x + 1
+
+@listed_wrong.decomposition
+def _(x):
+    return x + 1.25
+""")
+    run = lambda *words: subprocess.run([sys.executable, "-m", "rlx", "--load", str(file), *words], capture_output=True, text=True)
+    listed = run("ops", "listed_clip", "--json")
+    assert listed.returncode == 0, listed.stderr
+    (entry,) = json.loads(listed.stdout)["ops"]
+    assert (entry["kind"], entry["samples"], entry["attributes"]) == ("composite", 2, [{"name": "limit", "kind": "float", "default": "1"}])
+    assert "each scaled down" in entry["doc"]
+    for device in ("cpu", "coreml", "loopback"):
+        judged = run("test-device", device, "--op", "listed_clip")
+        assert judged.returncode == 0, judged.stdout + judged.stderr
+    wrong = run("test-device", "cpu", "--op", "listed_wrong")
+    assert wrong.returncode == 1 and "listed_wrong" in wrong.stdout
+    file.write_text("raise RuntimeError('no luck')")
+    failed = run("ops")
+    assert failed.returncode == 1 and "RuntimeError: no luck" in failed.stderr and str(file) in failed.stderr
 
 
 def test_there_are_twenty():

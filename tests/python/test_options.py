@@ -1,7 +1,10 @@
 """What a compile can be told, and what can be asked before one: options, devices, reports, params."""
 
+import inspect
 import os
+import pathlib
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -263,3 +266,25 @@ graph @sums {
             compiled.run({"x": np.array([[1, 2**32, 3], [0, 0, 0]])})
     y = rlx.Session("coreml", narrow=True).compile(OF_F64).run({"x": np.array([0.0, 1, -1, 2])})["y"]
     close(np.asarray(y), np.exp([0.0, 1, -1, 2]), 1e-6)
+
+
+def test_a_compile_takes_every_member_of_the_options_in_cpp():
+    header = pathlib.Path(__file__).resolve().parents[2] / "include/rlx/compile.h"
+    body = re.search(r"struct CompileOptions \{(.*?)static CompileOptions", header.read_text(), re.S).group(1)
+    members = set(re.findall(r"[ >](\w+)\s*(?:=[^;]*)?;", re.sub(r"//.*", "", body)))
+    assert len(members) >= 16
+    assert members == set(inspect.signature(rlx._graph.compile_options).parameters)
+    documented = rlx.Session.compile.__doc__
+    assert all(re.search(rf"^        {m} ", documented, re.M) for m in members)
+
+
+def test_the_pick_for_a_graph_is_told_with_its_reasons(caplog, tmp_path, monkeypatch):
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
+    with caplog.at_level("INFO", "rlx"):
+        assert rlx.pick_best_device(GRAPH) == rlx.pick_best_device()
+    assert "none of those was measured" in caplog.text and "coreml: it was not measured here" in caplog.text
+    own = rlx.custom_op(lambda x: x + 1, name="my_of_one_device")
+    own.shape_rule(lambda x: x)
+    text = own.register() and 'graph @g {\n %0 = input() @"x" : f32[2]\n %1 = my_of_one_device(%0) : f32[2]\n return %1\n}'
+    assert rlx.pick_best_device(rlx.Graph.parse(text)) == "cpu"
+    own.unregister()

@@ -13,6 +13,7 @@ Functions of arrays stand in `rlx.numpy`, `rlx.nn`, `rlx.linalg`, `rlx.fft` and 
 language models in `rlx.llm`, Core ML packages in `rlx.coreml`; transforms and control flow here, the latter also in `rlx.lax`. docs/python.md is the guide.
 """
 
+import logging as _logging
 import sys as _sys
 
 from . import _array, _control, _graph, _jit, _log, _native, _transforms, ops, tree, tree_util
@@ -46,12 +47,23 @@ _sys.modules[__name__ + ".numpy.linalg"], _sys.modules[__name__ + ".numpy.fft"] 
 
 def pick_best_device(graph=None, dims=None, threads=0):
     """The name of a device that can run here, as `Session` takes it. Of a `Graph`: of the device for which `predict_devices` has the
-    shortest time. Without one, or where nothing was measured: an accelerator if there is one, else the processor."""
-    if graph is not None:
-        best = predict_devices(graph, dims, threads)
-        if best and best[0]["us"] is not None:
-            return best[0]["device"]
-    return _native.lib.rlx_pick_best_device().decode()
+    shortest time, and where nothing was measured, of the first that runs it; the logger `rlx` says why at the level INFO. Without a
+    graph: an accelerator if there is one, else the processor."""
+    first = _native.lib.rlx_pick_best_device().decode()
+    if graph is None:
+        return first
+    predicted = predict_devices(graph, dims, threads)
+    reasons = "".join(f"\n  {p['device']}: {p['why']}" for p in predicted)
+    if predicted and predicted[0]["us"] is not None:
+        best, by = predicted[0]["device"], "by the predicted times"
+    else:
+        runs = [d for d in [first, *(p["device"] for p in predicted)]
+                if all(n["verdict"] != "missing" for n in dispatch_report(graph, d)["nodes"])]
+        if not runs:
+            raise Error(_native.at_user_line(f"no device here runs all of the graph:{reasons}"), "unsupported")
+        best, by = runs[0], "the first that runs it, as none of those was measured"
+    _logging.getLogger("rlx").info("%s, %s:%s", best, by, reasons)
+    return best
 
 
 def stop_gradient(x):

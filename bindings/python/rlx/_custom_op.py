@@ -159,12 +159,13 @@ def _give_error(exception, error):
 class CustomOp:
     """What `custom_op` makes: call it with arrays, inside `jit`, `grad`, `vmap` or without."""
 
-    def __init__(self, reference, name, source, elementwise, differentiable):
+    def __init__(self, reference, name, source, elementwise, differentiable, samples=()):
         self.name = name or reference.__name__
         if not (isinstance(self.name, str) and self.name.isascii() and self.name.isidentifier()):
             raise ValueError(at_user_line(f"custom_op: an op's name is a word of letters, digits and '_', not {self.name!r}; give name=\"...\""))
         self._rules = {"reference": reference}
         self._source, self._elementwise, self._differentiable = source, elementwise, differentiable
+        self._samples = "\n".join([samples] if isinstance(samples, str) else samples)
         self._kernel_dtypes, self._handle, self._is_replaced = None, None, False
         functools.update_wrapper(self, reference)
         self._read_signature(inspect.signature(reference))
@@ -252,8 +253,11 @@ class CustomOp:
         _ops.forget_programs()
 
     def check(self, *operands, tolerance=None, **attributes):
-        """Holds the rules to each other on these operands: the shape rule to what the reference returns; kernel, decomposition,
-        vmap and jit to the reference; the gradient, or that of the decomposition, to differences of the reference in float64.
+        """Holds the op to the laws that the library's own ops are under, on these operands: the shape rule to what the reference
+        returns; kernel, jit, decomposition (of float64, too), and every device that can run here to the reference; vmap to a loop over two
+        examples, for each choice of the operands that have a batch; the graph to its text; extents that are symbols to
+        numbers; the gradient, with all cotangents and with each alone, to differences of the reference in float64, jvp to it, and its own gradient
+        and vmap to differences and loops.
         Raises AssertionError for the first that differs, and returns the names of what was compared. `tolerance` is relative to 1 +
         |value|; without it, it follows the dtype."""
         from . import _custom_op_check
@@ -297,7 +301,7 @@ class CustomOp:
         doc = (rules["reference"].__doc__ or "").strip().split("\n")[0]
         d = _Definition(struct_size=ctypes.sizeof(_Definition), name=self.name.encode(), doc=doc.encode(),
                         source=(self._source or "").encode(), operands=" ".join(self._operands).encode(), attributes=attributes.encode(),
-                        elementwise=int(self._elementwise), not_differentiable=int(not self._differentiable),
+                        samples=self._samples.encode(), elementwise=int(self._elementwise), not_differentiable=int(not self._differentiable),
                         kernel_name=f"{self.name} in Python".encode())
         d.infer = _INFER(self._called(self._infer))
         d.reference = _REFERENCE(self._called(self._reference))
@@ -426,7 +430,7 @@ class CustomOp:
         self._give(traced.graph, to)
 
 
-def custom_op(f=None, *, name=None, source=None, elementwise=False, differentiable=True):
+def custom_op(f=None, *, name=None, source=None, elementwise=False, differentiable=True, samples=()):
     """Makes an op of a function of NumPy arrays, its reference: positional parameters are operands (one with the default None may be
     left out, *xs is any number), keywords behind a star are attributes, whose defaults say their kinds.
 
@@ -443,11 +447,13 @@ def custom_op(f=None, *, name=None, source=None, elementwise=False, differentiab
 
     `shape_rule`, `decomposition`, `gradient` and `kernel` of the op add rules. With a decomposition it runs on every device; without
     one the processor calls the kernel, or else the reference, and every other device refuses it. `source` tells where the op is described, `elementwise` that each
-    element of a result depends on those of the operands at its index alone, `differentiable=False` that its gradient is zero.
+    element of a result depends on those of the operands at its index alone, `differentiable=False` that its gradient is zero. `samples` are
+    operands that exercise it, for `rlx test-device`: texts as "f64[3, 5], i32[5] {axis = 1} in [-1, 1]", where f64 stands for every
+    dtype that the shape rule takes.
     """
     if f is None:
-        return lambda g: CustomOp(g, name, source, elementwise, differentiable)
-    return CustomOp(f, name, source, elementwise, differentiable)
+        return lambda g: CustomOp(g, name, source, elementwise, differentiable, samples)
+    return CustomOp(f, name, source, elementwise, differentiable, samples)
 
 
 _callbacks = {}  # by the function and what it takes and gives, so that tracing again makes no other op

@@ -226,8 +226,8 @@ class Session:
         skip_passes      names of passes to leave out; the results do not change
         cache_dir        a folder that keeps compiled graphs between processes; None: what RLX_CACHE_DIR says, "": none
         compute          in what a graph of float32 is computed: "f32"; "bf16" or "f16" where products, convolutions, attention and what
-                         stands between them allow it, with sums in float32; "int8": products with weights; "auto": in what the device
-                         is fastest in. Inputs, params and outputs keep their types
+                         stands between them allow it, with sums in float32; "int8": products with weights; "auto": in the float
+                         that `fast_float` of the device's target names. Inputs, params and outputs keep their types
         fallback         names of devices that may run what this one does not take, in this order; None: what RLX_FALLBACK says
         placement        where nodes are to run: pairs of a pattern and a device, or a dictionary. A pattern is of nodes' names, with '*'
                          for any characters, or "op:NAME", or "%NUMBER" as the graph's text has it
@@ -272,7 +272,7 @@ def dispatch_report(graph, device="", **options):
 
 def predict_devices(graph, dims=None, threads=0, **options):
     """How long a run of a graph takes on each device that can run here, the fastest first, as dictionaries with the device, the
-    microseconds ("us", None without a prediction) and why. It is computed from what ``rlx calibrate --device all`` has measured; nothing
+    microseconds ("us", None without a prediction) and why. It is computed from what ``rlx calibrate`` has measured; nothing
     is run. `dims` are numbers for the symbols: {"B": 1, "S": 128}; options are those of `Session.compile`."""
     numbers = " ".join(f"{symbol}={operator.index(n)}" for symbol, n in (dims or {}).items())
     given = compile_options(**options)

@@ -292,6 +292,7 @@ _SIGNATURES = {
     "rlx_coreml_output_name": (c_char_p, [_p, c_size_t]),
     "rlx_coreml_predict": (c_int, [_p, POINTER(c_char_p), POINTER(_p), c_size_t, _p, POINTER(_p), c_size_t, _err]),
     "rlx_coreml_labels": (c_int, [_p, POINTER(c_char_p), _err]),
+    "rlx_coreml_placement": (c_int, [_p, c_char_p, POINTER(_p), _err]),
     "rlx_coreml_free": (None, [_p]),
     "rlx_coreml_write": (c_int, [c_char_p, _p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(CoremlWriteOptions), POINTER(_p),
                                  _err]),

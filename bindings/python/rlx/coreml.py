@@ -43,6 +43,10 @@ class ComputeUnit(enum.Enum):
     CPU_AND_NE = 4
 
 
+_DEVICES = {ComputeUnit.ALL: "coreml", ComputeUnit.CPU_AND_GPU: "coreml:gpu", ComputeUnit.CPU_ONLY: "coreml:cpu",
+            ComputeUnit.CPU_AND_NE: "coreml:ane"}
+
+
 def _path(given):
     """A path as text; specifications and bytes are not taken, as they have no weights beside them."""
     try:
@@ -258,6 +262,13 @@ class MLModel:
         for what in ("inputs", "outputs", "states"):
             lines += [f"  {what[:-1]} {f['name']}: {f['kind']} {f['dtype'] or ''}{f['shape']}" for f in self._about[what]]
         return "\n".join(lines)
+
+    def placement(self, compute_units=None):
+        """Where Core ML runs each operation: {"predicted", "ops": [{"op", "name", "device", "reason"}]}, the devices being "ane", "gpu",
+        "cpu" and "load" (computed when the model is loaded). On Apple's systems that have it, MLComputePlan says so; elsewhere it is
+        predicted from published rules. `compute_units`: what it may use, else those of the model."""
+        unit = self.compute_unit if compute_units is None else _compute_units(compute_units)
+        return json.loads(owned_text(lib.rlx_coreml_placement, self.handle, _DEVICES[unit].encode()))
 
     def save(self, save_path):
         """Copies the package, as it is, to another path; one that is there is replaced."""

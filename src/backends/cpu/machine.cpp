@@ -32,7 +32,7 @@ namespace rlx {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr const char* kMachineFormat = "rlx machine 2";
+constexpr const char* kMachineFormat = "rlx machine 3";
 
 struct Measured {
   const char *name, *what, *unit;
@@ -48,8 +48,6 @@ constexpr Measured kFields[] = {
     {"reduction_gbs", "sums of rows in the cache", "GB/s", &MachineSpeeds::reduction_gbs, 1e5},
     {"hand_over_us", "handing tasks to all threads", "us", &MachineSpeeds::hand_over_us, 1e6},
     {"tile_rows", "rows that pay for matrix tiles", "", &MachineSpeeds::tile_rows, 1 << 20},
-    {"read_gbs", "memory read", "GB/s", &MachineSpeeds::read_gbs, 1e5},
-    {"launch_us", "a run of one small op", "us", &MachineSpeeds::launch_us, 1e6},
 };
 
 }  // namespace

@@ -9,7 +9,9 @@
 
 #include "base/lru_list.h"
 #include "devices/coreml/description.h"
+#include "devices/coreml/device.h"
 #include "devices/coreml/in_memory.h"
+#include "devices/coreml/placement.h"
 #include "frontends/mil/lower.h"
 #include "io/mlpackage.h"
 #include "rlx/element.h"
@@ -238,6 +240,16 @@ std::vector<int64_t> CoremlModel::label_numbers() const {
 std::string CoremlModel::description_json() const {
   return description_of(state_->original(), state_->function)
       .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be any bytes
+}
+
+PlacementReport CoremlModel::placement(const Device& device) const {
+  if (device.backend() != "coreml")
+    fail(ErrorCode::invalid_argument, "operations of a package are placed among the processors of 'coreml', not of '",
+         device, "'");
+  const ComputeUnits units = coreml_units(device);
+  if (const auto* package = std::get_if<MlPackage>(&state_->source))
+    return mlprogram::placement_of(package->path(), package->model(), state_->function, units);
+  return {true, mlprogram::predict_placement(state_->original(), state_->function, units)};
 }
 
 CoremlState CoremlModel::make_state() const {

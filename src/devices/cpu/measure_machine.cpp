@@ -100,20 +100,10 @@ MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::stri
                                       return attention(in[0], in[1], in[2], attrs);
                                     }));
        }},
-      {"memory read",
-       [&] {
-         const double seconds = seconds_of({{16384, 4096}}, 1, [](auto& in) { return reduce_sum(in[0], {1}); });
-         s.read_gbs = 4.0 * 16384 * 4096 / seconds * 1e-9;
-       }},
       {"reductions",
        [&] {
          const double seconds = seconds_of({{256, 1024}}, 1, [](auto& in) { return reduce_sum(in[0], {1}); });
          s.reduction_gbs = 4.0 * 256 * 1024 / seconds * 1e-9;
-       }},
-      {"runs of small graphs",
-       [&] {
-         s.launch_us = 1e6 * seconds_of(
-                                 {{16}}, 1, [](auto& in) { return in[0] + in[0]; }, 0, 1000);
        }},
       {"hand-over between threads",
        [&] {
