@@ -213,7 +213,9 @@ Examples:
   rlx convert Model.mlpackage -o Half.mlpackage --precision f16
   rlx convert Model.mlpackage -o Small.mlpackage --precision f16 --compute int8
   rlx convert model.gguf -o model.safetensors --dequantize bf16
-  rlx convert model.safetensors -o model.gguf --quantize q8_0)");
+  rlx convert model.safetensors -o model.gguf --quantize q8_0
+  rlx convert Qwen3-0.6B -o qwen3.gguf                   # a folder of a language model, with its tokenizer
+  rlx convert Qwen3-0.6B -o qwen3-q8_0.gguf --quantize q8_0)");
   return {app, [convert] { convert->run(); }};
 }
 
