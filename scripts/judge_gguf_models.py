@@ -61,6 +61,7 @@ class LlamaCpp:
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.port = 0
         self.server = xllamacpp.Server(params)
+        self.letter = self.tokenize("a")[-1]
 
     def asked(self, what, body):
         request = urllib.request.Request(self.server.listening_address + what, json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -70,8 +71,10 @@ class LlamaCpp:
         return self.asked("/tokenize", {"content": text, "add_special": True, "parse_special": True})["tokens"]
 
     def logarithms(self, tokens, count):
-        """Of the probabilities of all tokens behind these."""
-        done = self.asked("/completion", {"prompt": tokens, "n_predict": 1, "temperature": 0.0, "n_probs": count, "cache_prompt": False})
+        """Of the probabilities of all tokens behind these. They are those of the logits as they are; the token that is then chosen is a letter, as
+        the server tells nothing where a text ends or a character is incomplete."""
+        done = self.asked("/completion", {"prompt": tokens, "n_predict": 1, "temperature": 0.0, "n_probs": count, "cache_prompt": False,
+                                          "logit_bias": [[self.letter, 1e6]]})  # fmt: skip
         row = np.full(count, np.nan, np.float32)
         for each in done["completion_probabilities"][0]["top_logprobs"]: row[each["id"]] = each["logprob"]
         return row
@@ -89,14 +92,9 @@ def convert(rlx, folder, path, *more):
     return done.stdout
 
 
-def rlx_tokens(rlx, path, texts, folder):
-    (folder / "texts.json").write_text(json.dumps(texts))
-    code = ("import json, sys, rlx\n"
-            "t = rlx.models.Tokenizer(sys.argv[1])\n"
-            "print(json.dumps([list(map(int, t.encode(x).ids)) for x in json.load(open(sys.argv[2]))]))")  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code, path, folder / "texts.json"], capture_output=True, text=True, check=False)
-    if done.returncode: raise RuntimeError(done.stderr.strip())
-    return json.loads(done.stdout)
+def rlx_tokens(rlx, path, texts):
+    done = subprocess.run([rlx, "tokenize", "--model", path], input="".join(t + "\n" for t in texts), capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def judge_tokens(label, got, wanted, texts, most=3):
@@ -171,7 +169,9 @@ def judge_tokenizer(name, source, rlx, folder, lines):
     texts = ODD_TEXTS + lines
     wanted = [reference.encode(t).ids for t in texts]
     wrong = judge_tokens(f"{name}, llama.cpp", [llama.tokenize(t) for t in texts], wanted, texts)
-    return wrong + judge_tokens(f"{name}, RLX", rlx_tokens(rlx, path, texts, folder), wanted, texts)
+    lines = [i for i, t in enumerate(texts) if not {"\n", "\r"} & set(t)]
+    told = rlx_tokens(rlx, path, [texts[i] for i in lines])
+    return wrong + judge_tokens(f"{name}, RLX", told, [wanted[i] for i in lines], [texts[i] for i in lines])
 
 
 def main():

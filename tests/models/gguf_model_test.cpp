@@ -369,7 +369,7 @@ TEST_CASE("tokenizers that no tokenizer.ggml.model is are refused") {
   };
   CHECK(says(refused(
                  "gpt2", [](json&) {}, 400),
-             "the tokenizer has a token 419, but the model's table has 400 rows"));
+             "the tokenizer has a token 400, but the model's table has 400 rows"));
   CHECK(says(refused("gpt2", [](json& all) { all["pre_tokenizer"]["add_prefix_space"] = true; }),
              "no kind of tokenizer.ggml.pre splits text as the pre_tokenizer of tokenizer.json does"));
   CHECK(says(refused("llama3",

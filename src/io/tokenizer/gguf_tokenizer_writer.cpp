@@ -362,6 +362,8 @@ std::vector<float> scores_of(const Source& source, const TokenTable& tokens) {
     merged.insert(left + " " + right);
     const auto at = ids.find(whole);
     if (at == ids.end() || whole == before) continue;
+    const bool is_normal = tokens.types[at->second] == kNormal;
+    if (scores[at->second] != kNone && !is_normal) continue;  // added tokens are found in text before it is merged
     if (scores[at->second] != kNone)
       fail(ErrorCode::unsupported, "the merges that make the token ", shown(whole),
            " do not stand together, which scores of SentencePiece cannot say");
@@ -387,16 +389,18 @@ bool is_byte_token(const std::string& text) {
          text.find_first_not_of("0123456789ABCDEF", 3) == 5;
 }
 
-VocabularyAsGguf sentence_piece(const Source& source, TokenTable tokens) {
+/// `has_spaces`: added tokens stand in the file with spaces where tokenizer.json has U+2581, as llama.cpp's converter
+/// writes them, because readers find them in text before spaces are written so.
+VocabularyAsGguf sentence_piece(const Source& source, TokenTable tokens, bool has_spaces) {
   VocabularyAsGguf made;
   GgufMetadata& m = made.metadata;
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     std::string& text = tokens.texts[id];
     if (is_byte_token(text)) tokens.types[id] = kByte;
     if (text == source.text("unk_token") && !text.empty()) tokens.types[id] = kUnknown;
-    if (tokens.types[id] != kUserDefined) continue;
+    if (tokens.types[id] != kUserDefined || !has_spaces) continue;
     for (size_t at = text.find(kSpaceMark); at != text.npos; at = text.find(kSpaceMark, at))
-      text.replace(at, kSpaceMark.size(), " ");  // readers find them in text before spaces are written so
+      text.replace(at, kSpaceMark.size(), " ");
   }
   std::vector<float> scores = scores_of(source, tokens);
   m.emplace_back("tokenizer.ggml.model", std::string("llama"));
@@ -407,7 +411,8 @@ VocabularyAsGguf sentence_piece(const Source& source, TokenTable tokens) {
   return made;
 }
 
-void finish(const Source& source, bool is_sentence_piece, VocabularyAsGguf& made) {
+/// Adds what stands around texts, and asks for the tokens of many. What differs; empty if nothing does.
+std::string finish(const Source& source, bool is_sentence_piece, VocabularyAsGguf& made) {
   GgufMetadata& m = made.metadata;
   if (is_sentence_piece) {
     if (const auto unk = source.tokenizer.token_to_id(source.text("unk_token"));
@@ -437,12 +442,12 @@ void finish(const Source& source, bool is_sentence_piece, VocabularyAsGguf& made
     if (other.empty()) {
       if (is_sentence_piece) m.emplace_back("tokenizer.ggml.add_space_prefix", prefix);
       note_added(source, back, composes, made.notes);
-      return;
+      return {};
     }
     difference = other;
     if (!is_sentence_piece) break;
   }
-  fail(ErrorCode::unsupported, "the tokenizer has no form in GGUF that gives the same tokens: ", difference);
+  return difference;
 }
 
 }  // namespace
@@ -462,11 +467,16 @@ VocabularyAsGguf vocabulary_as_gguf(std::string_view tokenizer_json, int64_t voc
       fail(ErrorCode::unsupported,
            "the tokenizer is BPE without bytes (neither a ByteLevel pre_tokenizer nor byte_fallback), which no "
            "tokenizer.ggml.model is");
-    TokenTable tokens = tokens_of(source, vocabulary);
-    VocabularyAsGguf made =
-        is_byte_level ? byte_level(source, std::move(tokens)) : sentence_piece(source, std::move(tokens));
-    finish(source, !is_byte_level, made);
-    return made;
+    const TokenTable tokens = tokens_of(source, vocabulary);
+    std::string difference;
+    for (const bool has_spaces : {true, false}) {
+      VocabularyAsGguf made = is_byte_level ? byte_level(source, tokens) : sentence_piece(source, tokens, has_spaces);
+      const std::string other = finish(source, !is_byte_level, made);
+      if (other.empty()) return made;
+      if (difference.empty()) difference = other;
+      if (is_byte_level) break;
+    }
+    fail(ErrorCode::unsupported, "the tokenizer has no form in GGUF that gives the same tokens: ", difference);
   });
 }
 
