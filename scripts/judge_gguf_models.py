@@ -38,7 +38,7 @@ SIZES = {"llama3": 432, "qwen2": 432, "gpt2": 432, "llama2": 608, "gemma": 608}
 NOT_ALIKE = {"mistral_window", "qwen2_window", "phi3", "phi3_longrope", "qwen3_next"}
 BY_TABLE = {"gemma", "gemma2_plain_scale", "gemma3", "gpt2"}
 REFUSED = {"llama_dynamic": "dynamic", "gemma2": "query_pre_attn_scalar", "qwen3_moe_some": "mlp_only_layers", "mamba2_groups": "use_bias",
-           "qwen3_next_some": "dense layers"}  # fmt: skip
+           "qwen3_next_some": "a bias behind attention"}  # fmt: skip
 ODD_TEXTS = ["", " ", "\n\n\n", "  indented\n\tand tabs  ", "naïve façade, Größe, 日本語, 😀👍🏽", "I'LL we'd it's", "1234567 3.14159e-10",
              "\r\n\r\n end", "\u200b zero", "x" * 300, "The quick brown fox"]  # fmt: skip
 
@@ -60,7 +60,10 @@ class LlamaCpp:
         params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.port = 0
-        self.server = xllamacpp.Server(params)
+        try:
+            self.server = xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise RuntimeError(f"llama.cpp does not load {path}") from error
         self.letter = self.tokenize("a")[-1]
 
     def asked(self, what, body):
@@ -155,6 +158,14 @@ def judge_model(name, rlx, folder, kind=None):
     return wrong
 
 
+def judged(name, *more):
+    try:
+        return judge_model(name, *more)
+    except RuntimeError as error:
+        print(f"{name:46} WRONG: {error}")
+        return 1
+
+
 def judge_tokenizer(name, source, rlx, folder, lines):
     from tokenizers import Tokenizer
 
@@ -187,12 +198,12 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in names: wrong += judge_model(name, rlx, folder)
+        for name in names: wrong += judged(name, rlx, folder)
         if args.kinds:
             import torch
 
             for name in ("llama", "qwen3", "gpt2"):
-                for kind in (torch.bfloat16, torch.float16): wrong += judge_model(name, rlx, folder, kind)
+                for kind in (torch.bfloat16, torch.float16): wrong += judged(name, rlx, folder, kind)
         if args.tokenizers:
             lines = documents()
             for source in sorted(p for p in args.tokenizers.iterdir() if (p / "tokenizer.json").exists()):

@@ -344,6 +344,26 @@ TEST_CASE("the file's tokenizer makes the tokens of the package tokenizers") {
   CHECK(says(gguf_model_of_folder(WithTokenizer("qwen2").path()).notes.at(0), "normal form C"));
 }
 
+TEST_CASE(
+    "a model is called Phi-3 if its special tokens take the spaces behind them, as llama.cpp knows it by the name") {
+  const auto name_of = [](bool strips, bool has_all) {
+    const WithTokenizer folder("llama2");
+    folder.change_tokenizer([&](json& all) {
+      json end = all["added_tokens"][2];
+      end["content"] = has_all ? "<|endoftext|>" : "<|other|>", end["id"] = 600, end["rstrip"] = strips;
+      all["added_tokens"].push_back(end);
+    });
+    const std::filesystem::path renamed = folder / "Phi-3-mini";
+    std::filesystem::create_directory(renamed);
+    for (const char* file : {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"})
+      std::filesystem::rename(folder / file, renamed / file);
+    return value_of<std::string>(gguf_model_of_folder(renamed.string()).metadata, "general.name");
+  };
+  CHECK(name_of(true, true) == "Phi-3 Mini");
+  CHECK(name_of(false, true) == "Phi 3 Mini");
+  CHECK(name_of(true, false) == "Phi 3 Mini");
+}
+
 TEST_CASE("ends of texts and advice for sampling come from generation_config.json") {
   const WithTokenizer folder("llama3");
   put_file(

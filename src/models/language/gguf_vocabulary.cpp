@@ -61,6 +61,35 @@ void add_ends(GgufModel& model, const SpecialTokens& special, int64_t vocabulary
   }
 }
 
+/// llama.cpp knows by "Phi-3" or "Phi3" in the model's name, and by nothing else, that special tokens take the spaces
+/// behind them, and asks for four of them then (llama-vocab.cpp). So models of such tokens are called so, and no
+/// others.
+void name_by_spaces(GgufModel& model, const Tokenizer& tokenizer, bool strips) {
+  bool has_all = true;
+  for (const char* token : {"<unk>", "<s>", "</s>", "<|endoftext|>"})
+    has_all &= tokenizer.token_to_id(token).has_value();
+  if (strips && !has_all)
+    model.notes.emplace_back(
+        "special tokens take the spaces behind them, which llama.cpp knows of Phi-3's tokens alone");
+  for (auto& [key, value] : model.metadata) {
+    if (key != "general.name") continue;
+    std::string& name = std::get<std::string>(value);
+    const auto place = [&] {
+      std::string small = name;
+      for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      return std::pair(small.find("phi3"), small.find("phi-3"));
+    };
+    if (!strips || !has_all) {
+      for (auto at = place(); at.first != name.npos || at.second != name.npos; at = place()) {
+        if (at.first != name.npos) name.insert(at.first + 3, " ");
+        else name[at.second + 3] = ' ';
+      }
+    } else if (!name.starts_with("Phi-3") && !name.starts_with("Phi3")) {
+      name = name.starts_with("Phi 3") ? "Phi-3" + name.substr(5) : "Phi-3 " + name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gguf_vocabulary
 
@@ -105,14 +134,7 @@ void add_vocabulary(GgufModel& model, const std::string& folder, int64_t vocabul
   }
   add_ends(model, special, vocabulary);
   if (const auto found = chat_template_file(folder)) m.emplace_back("tokenizer.chat_template", found->text);
-  if (!made.strips_behind_special) return;
-  // llama.cpp knows by this name alone that special tokens take the spaces behind them.
-  for (auto& [key, value] : m)
-    if (key == "general.name") {
-      std::string& name = std::get<std::string>(value);
-      if (name.starts_with("Phi 3")) name = "Phi-3" + name.substr(5);
-      else if (!name.starts_with("Phi-3") && !name.starts_with("Phi3")) name = "Phi-3 " + name;
-    }
+  name_by_spaces(model, tokenizer, made.strips_behind_special);
 }
 
 }  // namespace rlx::language
