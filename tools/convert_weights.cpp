@@ -1,13 +1,16 @@
 // See the header. Metadata of GGUF stand in a safetensors file as JSON, under "gguf", and come back from there; strings
-// of a safetensors file become values of their own.
+// of a safetensors file become values of their own. What a folder becomes the library says (gguf_model_of_folder).
 #include "tools/convert_weights.h"
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "rlx/blocks.h"
 #include "rlx/gguf.h"
+#include "rlx/language_model.h"
+#include "tools/model_graph.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
 
@@ -19,6 +22,7 @@ constexpr const char* kGgufMetadata = "gguf";
 struct WeightsOfFile {
   std::vector<std::pair<std::string, Tensor>> tensors;
   GgufMetadata metadata;
+  std::vector<std::string> notes;
 };
 
 WeightsOfFile read_weights(const std::string& path) {
@@ -53,6 +57,11 @@ DType dtype_option(const std::string& option, const std::string& name, bool (*is
     (all += all.empty() ? "" : ", ") += name_of(dtype);
   }
   throw UsageError(option + " takes one of " + all + ", and got '" + name + "'");
+}
+
+WeightsOfFile read_folder(const std::string& path, std::optional<DType> dequantize) {
+  GgufModel model = gguf_model_of_folder(path, {.dequantize = dequantize});
+  return {std::move(model.tensors), std::move(model.metadata), std::move(model.notes)};
 }
 
 /// Counts of what was turned into what.
@@ -91,26 +100,30 @@ bool is_weights(const std::string& path) { return path.ends_with(".gguf") || pat
 
 void convert_weights(const std::string& input, const std::string& output, const WeightsOptions& options, bool quiet,
                      bool json) {
-  if (!is_weights(input))
-    throw UsageError("'" + output + "' is a file of weights, and is made of one, .gguf or .safetensors; MODEL is '" +
-                     input + "'");
+  const bool is_model = is_folder(input) && output.ends_with(".gguf");
+  if (!is_weights(input) && !is_model)
+    throw UsageError("'" + output +
+                     "' is a file of weights, and is made of one, .gguf or .safetensors, or, .gguf, of " +
+                     "the folder of a language model; MODEL is '" + input + "'");
   if (!output.ends_with(".gguf") && (!options.quantize.empty() || options.most_part_bytes > 0))
     throw UsageError("--quantize and --part-bytes are of GGUF files, and -o is '" + output + "'");
   Changes changes;
-  WeightsOfFile weights = read_weights(input);
-  if (!options.dequantize.empty()) {
-    const DType dtype = dtype_option("--dequantize", options.dequantize,
-                                     [](DType t) { return t == f32 || t == f16 || t == bf16 || t == f64; });
+  std::optional<DType> dequantize;
+  if (!options.dequantize.empty())
+    dequantize = dtype_option("--dequantize", options.dequantize,
+                              [](DType t) { return t == f32 || t == f16 || t == bf16 || t == f64; });
+  WeightsOfFile weights = is_model ? read_folder(input, dequantize) : read_weights(input);
+  if (dequantize)
     for (auto& each : weights.tensors)
-      if (is_block(each.second.dtype())) each.second = changed(each.second, dtype, changes);
-  }
+      if (is_block(each.second.dtype())) each.second = changed(each.second, *dequantize, changes);
   if (!options.quantize.empty()) {
     const DType dtype = dtype_option("--quantize", options.quantize,
                                      [](DType t) { return is_block(t) && block_encoder(t) != nullptr; });
     // As llama.cpp does: vectors (norms, biases) stay as they are, and what is no product though it has two dims.
     const auto is_product = [](const std::string& name) {
-      return name.find("_norm.weight") == name.npos && name.find("ssm_conv1d") == name.npos &&
-             !name.ends_with(".ssm_a") && !name.ends_with(".ssm_d");
+      for (const char* part : {"_norm.weight", "ssm_conv1d", "ffn_gate_inp", "position_embd"})
+        if (name.find(part) != name.npos) return false;
+      return !name.ends_with(".ssm_a") && !name.ends_with(".ssm_d");
     };
     for (auto& each : weights.tensors)
       if (const Tensor& x = each.second; is_float(x.dtype()) && x.rank() >= 2 && is_product(each.first) &&
@@ -123,12 +136,13 @@ void convert_weights(const std::string& input, const std::string& output, const 
   uint64_t bytes = 0;
   for (const auto& each : weights.tensors) bytes += each.second.byte_count();
   std::string notes, lines;
-  for (const auto& [from_to, count] : changes) {
-    const std::string note =
-        text_of(count, count == 1 ? " tensor of " : " tensors of ", from_to.first, " became ", from_to.second);
+  const auto add = [&](const std::string& note) {
     notes += (notes.empty() ? "" : ", ") + json_text(note);
     lines += "  " + note + "\n";
-  }
+  };
+  for (const auto& [from_to, count] : changes)
+    add(text_of(count, count == 1 ? " tensor of " : " tensors of ", from_to.first, " became ", from_to.second));
+  for (const std::string& note : weights.notes) add(note);
   if (json)
     write_out(text_of("{\"file\": ", json_text(output), ", \"tensors\": ", weights.tensors.size(),
                       ", \"bytes\": ", bytes, ", \"notes\": [", notes, "]}\n"));

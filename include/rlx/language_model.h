@@ -337,4 +337,23 @@ class LanguageModel::Sequence {
       false;  // whether they must be computed again, because a run failed halfway or tokens were taken back
 };
 
+// ---- as a GGUF file ----
+
+struct GgufModelOptions {
+  FileAccess access = FileAccess::mapped;  ///< as LanguageModel::Options::access; of the tensors that stay as they are
+  /// What packed matrices (GPTQ, AWQ, bitsandbytes, MLX) become: f32, f16 or bf16. Without it they become blocks that
+  /// have the same numbers bit for bit, or are refused.
+  std::optional<DType> dequantize = {};
+};
+/// What write_gguf makes a file of.
+struct GgufModel {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  GgufMetadata metadata;
+  std::vector<std::string> notes;  ///< what readers of the file do otherwise than the folder says
+};
+/// A Hugging Face folder as llama.cpp's converter makes a GGUF file of it: LanguageModel::load of the file gives the
+/// folder's logits. Matrices keep their dtype; vectors, and what llama.cpp has no kernels for otherwise, become f32.
+/// Fails, as unsupported and naming the key, tensor or part of the tokenizer, for what GGUF has no word for.
+GgufModel gguf_model_of_folder(const std::string& folder, const GgufModelOptions& options = {});
+
 }  // namespace rlx

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "io/chat_template_file.h"
 #include "io/jinja/jinja.h"
 #include "io/json_tree.h"
 #include "rlx/error.h"
@@ -168,38 +169,44 @@ ChatTemplate ChatTemplate::load(const std::string& path) {
       "nor tokenizer.chat_template in the metadata of a GGUF file");
 }
 
+std::optional<ChatTemplateFile> chat_template_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path given = path;
+  const bool is_folder = fs::is_directory(given, error);
+  // The order of transformers: a file of its own wins.
+  for (const char* file : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"}) {
+    const fs::path candidate = is_folder ? given / file : given;
+    if (!fs::exists(candidate, error)) continue;
+    auto text = candidate.extension() == ".json" ? template_in(parse_json(read_text(candidate))) : read_text(candidate);
+    if (text) return ChatTemplateFile{*std::move(text), candidate.filename().string()};
+    if (!is_folder) break;
+  }
+  return std::nullopt;
+}
+
 std::optional<ChatTemplate> ChatTemplate::find(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path given = path;
   if (!fs::exists(given, error)) fail(ErrorCode::not_found, "there is no file or folder '", path, "'");
   const bool is_folder = fs::is_directory(given, error);
-  return with_context(
-      [&] { return "loading the chat template of '" + path + "'"; },
-      [&]() -> std::optional<ChatTemplate> {
-        if (given.extension() == ".gguf" && !is_folder) return from_gguf(GgufFile::open(path).metadata());
-        const fs::path folder = is_folder ? given : given.parent_path();
-        std::optional<std::string> text;
-        std::string name;
-        // The order of transformers: a file of its own wins.
-        for (const char* file : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"}) {
-          const fs::path candidate = is_folder ? folder / file : given;
-          if (!fs::exists(candidate, error)) continue;
-          name = candidate.filename().string();
-          text =
-              candidate.extension() == ".json" ? template_in(parse_json(read_text(candidate))) : read_text(candidate);
-          if (text || !is_folder) break;
-        }
-        if (!text) return std::nullopt;
-        ChatTemplate made = parse(*text, "the template of " + name);
-        const fs::path config = folder / "tokenizer_config.json";
-        if (fs::exists(config, error)) {
-          const JsonTree tree = parse_json(read_text(config));
-          made.bos_token_ = token_in(tree, "bos_token");
-          made.eos_token_ = token_in(tree, "eos_token");
-        }
-        return made;
-      });
+  return with_context([&] { return "loading the chat template of '" + path + "'"; },
+                      [&]() -> std::optional<ChatTemplate> {
+                        if (given.extension() == ".gguf" && !is_folder)
+                          return from_gguf(GgufFile::open(path).metadata());
+                        const fs::path folder = is_folder ? given : given.parent_path();
+                        const auto found = chat_template_file(path);
+                        if (!found) return std::nullopt;
+                        ChatTemplate made = parse(found->text, "the template of " + found->file);
+                        const fs::path config = folder / "tokenizer_config.json";
+                        if (fs::exists(config, error)) {
+                          const JsonTree tree = parse_json(read_text(config));
+                          made.bos_token_ = token_in(tree, "bos_token");
+                          made.eos_token_ = token_in(tree, "eos_token");
+                        }
+                        return made;
+                      });
 }
 
 std::string ChatTemplate::apply_json(std::string_view messages, const ChatTemplateOptions& options) const {

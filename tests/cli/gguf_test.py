@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from program import GOLDEN, ProgramTest, f32, read_safetensors, rlx, write_safetensors
+from program import GOLDEN, ProgramTest, f32, read_npy, read_safetensors, rlx, write_safetensors
 
 FILES = GOLDEN / "gguf"
 
@@ -80,6 +80,33 @@ class Gguf(ProgramTest):
                 done = rlx("inspect", cut)
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
                 self.assertIn("cut.gguf", done.stderr)
+
+    def test_a_folder_of_a_language_model(self):
+        folder, out, npy = GOLDEN / "language_models/qwen3_moe", self.folder / "moe.gguf", self.folder / "out.npy"
+        told = json.loads(self.succeeds("convert", folder, "-o", out, "--json"))
+        self.assertEqual(told["notes"], ["the folder has no tokenizer, and so has the file none"])
+        self.assertEqual(told["tensors"], 27)
+        shown = json.loads(self.succeeds("inspect", out, "--json"))
+        self.assertEqual(shown["metadata"]["qwen3moe.expert_count"], ["u32", 4])
+        self.assertEqual(shown["metadata"]["general.size_label"], ["string", "4x5.4K"])
+        logits = []
+        for model in (folder, out):
+            self.succeeds("logits", "--model", model, "--tokens", folder / "ids.json", "--npy", npy)
+            logits.append(read_npy(npy))
+        self.assertEqual(logits[0], logits[1])
+        packed = GOLDEN / "packed_language_models/awq"
+        self.fails(1, "their numbers come from a table", "convert", GOLDEN / "packed_language_models/nf4", "-o", out)
+        self.assertIn("moe.gguf", self.succeeds("convert", packed, "-o", out))
+        types = {t["name"]: t["type"] for t in json.loads(self.succeeds("inspect", out, "--json"))["tensors"]}
+        self.assertEqual(types["blk.0.attn_q.weight"], "q5_0[32, 32]")
+        self.succeeds("convert", packed, "-o", out, "--dequantize", "bf16")
+        self.succeeds("convert", packed, "-o", out, "--dequantize", "f32", "--quantize", "q8_0")
+        types = {t["name"]: t["type"] for t in json.loads(self.succeeds("inspect", out, "--json"))["tensors"]}
+        self.assertEqual((types["blk.0.attn_q.weight"], types["blk.0.attn_norm.weight"]), ("q8_0[32, 32]", "f32[32]"))
+        self.fails(1, "'rope_type' in config.json is 'dynamic', for which GGUF has no word", "convert",
+                   GOLDEN / "language_models/llama_dynamic", "-o", out)  # fmt: skip
+        self.fails(2, "is a file of weights, and is made of one", "convert", folder, "-o", self.folder / "x.safetensors")
+        self.fails(1, "config.json", "convert", self.folder, "-o", out)
 
 
 if __name__ == "__main__":

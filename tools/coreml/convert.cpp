@@ -158,7 +158,8 @@ Subcommand add_convert(CLI::App& rlx) {
   auto convert = std::make_shared<Convert>();
   app->add_option(
          "MODEL", convert->model,
-         "a .rlx file, a model folder, a folder of `rlx train`, a Core ML package, or weights: .gguf, .safetensors")
+         "a .rlx file, a model folder, a folder of `rlx train`, a Core ML package, or weights: .gguf, .safetensors, "
+         "the Hugging Face folder of a language model")
       ->required();
   app->add_option("-o,--output", convert->output,
                   "the package to write, X.mlpackage, or the file of weights, X.gguf or X.safetensors; one that is "
@@ -192,8 +193,10 @@ Subcommand add_convert(CLI::App& rlx) {
                   "NAME=MODEL: one more function over the same weights; MODEL is then `main`");
   app->add_option("--description", convert->options.description, "what the package says of itself");
   app->add_option("--author", convert->options.author, "likewise");
-  app->add_option("--dequantize", convert->of_weights.dequantize,
-                  "of weights: write blocks such as q4_k as f32, f16 or bf16, which safetensors needs");
+  app->add_option(
+      "--dequantize", convert->of_weights.dequantize,
+      "of weights: write blocks such as q4_k, and packed matrices of folders, as f32, f16 or bf16, which safetensors "
+      "needs");
   app->add_option("--quantize", convert->of_weights.quantize,
                   "of weights, to GGUF: write matrices of floats as blocks of q8_0, q4_0, q4_1, q5_0, q5_1, mxfp4 ...");
   app->add_option("--part-bytes", convert->of_weights.most_part_bytes,
@@ -213,7 +216,9 @@ Examples:
   rlx convert Model.mlpackage -o Half.mlpackage --precision f16
   rlx convert Model.mlpackage -o Small.mlpackage --precision f16 --compute int8
   rlx convert model.gguf -o model.safetensors --dequantize bf16
-  rlx convert model.safetensors -o model.gguf --quantize q8_0)");
+  rlx convert model.safetensors -o model.gguf --quantize q8_0
+  rlx convert Qwen3-0.6B -o qwen3.gguf                   # a folder of a language model, with its tokenizer
+  rlx convert Qwen3-0.6B -o qwen3-q8_0.gguf --quantize q8_0)");
   return {app, [convert] { convert->run(); }};
 }
 

@@ -60,7 +60,7 @@ const std::vector<Row>& rows() {
         "modern-bert", "mpt", "olmo", "jais", "trillion", "granite-docling", "exaone4"},
        {.patterns = {kGpt2Pattern}}},
       {{"jina-v1-en", "jina-v2-code", "roberta-bpe"}, {.patterns = {kGpt2Pattern}, .add_bos = true, .add_eos = true}},
-      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
        {.patterns = {kLlama3}, .ignore_merges = true, .add_bos = true}},
       {{"dbrx", "smaug-bpe", "chatglm-bpe"}, {.patterns = {kLlama3}}},
       {{"glm4", "glm5"}, {.patterns = {kLlama3}, .ignore_merges = true}},
@@ -97,6 +97,12 @@ const std::vector<Row>& rows() {
 }
 
 }  // namespace
+
+std::vector<std::string> pre_kind_names() {
+  std::vector<std::string> all;
+  for (const Row& row : rows()) all.emplace_back(row.names.front());
+  return all;
+}
 
 PreKind pre_kind(std::string_view name) {
   for (const Row& row : rows())

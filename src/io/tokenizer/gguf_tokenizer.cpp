@@ -169,12 +169,7 @@ void read_bpe(const Fields& fields, const Tokens& tokens, const PreKind& kind, T
   options.byte_fallback = kind.raw_utf8;
   options.first_of_equal_merges = true;
   parts.model = std::make_unique<Bpe>(vocabulary_of(tokens), merges, options);
-  std::vector<std::unique_ptr<const PreTokenizer>> steps;
-  for (const char* pattern : kind.patterns)
-    steps.push_back(
-        std::make_unique<PatternPreTokenizer>(std::make_unique<Regex>(pattern), SplitBehavior::isolated, false));
-  if (!kind.raw_utf8) steps.push_back(std::make_unique<ByteLevelPreTokenizer>(false, false));
-  parts.pre_tokenizer = std::make_unique<SequencePreTokenizer>(std::move(steps));
+  parts.pre_tokenizer = pre_tokenizer_of(kind);
   if (kind.raw_utf8) parts.normalizer = replaced(" ", kSpaceMark);
   else parts.normalizer = std::make_unique<IdentityNormalizer>();
   if (kind.raw_utf8) parts.decoder = sentence_piece_decoder(false);
@@ -249,6 +244,15 @@ std::vector<AddedToken> added_tokens(const Tokens& tokens, const Vocabulary& voc
 }
 
 }  // namespace
+
+std::unique_ptr<const PreTokenizer> pre_tokenizer_of(const PreKind& kind) {
+  std::vector<std::unique_ptr<const PreTokenizer>> steps;
+  for (const char* pattern : kind.patterns)
+    steps.push_back(
+        std::make_unique<PatternPreTokenizer>(std::make_unique<Regex>(pattern), SplitBehavior::isolated, false));
+  if (!kind.raw_utf8) steps.push_back(std::make_unique<ByteLevelPreTokenizer>(false, false));
+  return std::make_unique<SequencePreTokenizer>(std::move(steps));
+}
 
 std::shared_ptr<const Tokenizer::Parts> parts_from_gguf(const GgufMetadata& metadata) {
   return with_context("reading a tokenizer from GGUF metadata", [&] {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,5 +25,8 @@ struct PreKind {
 };
 /// Fails, as unsupported, for a name that is not known.
 PreKind pre_kind(std::string_view name);
+/// Of each kind the name that llama.cpp's converter writes, or one of them.
+std::vector<std::string> pre_kind_names();
+std::unique_ptr<const PreTokenizer> pre_tokenizer_of(const PreKind& kind);
 
 }  // namespace rlx::tokenizer

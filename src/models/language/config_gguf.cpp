@@ -1,5 +1,6 @@
 // A decoder's description from the metadata of a GGUF file, as llama.cpp reads them (src/llama-model.cpp and
-// src/models): what is left out has its defaults. Neighbour: config_json.cpp.
+// src/models): what is left out has its defaults. Neighbours: config_json.cpp; config_gguf_writer.cpp says the same the
+// other way round.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -11,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "models/language/config_gguf.h"
 #include "models/language/config_gguf_keys.h"
 #include "models/language/limits.h"
 
@@ -21,9 +23,10 @@ namespace {
 /// The keys below "llama." or whatever the architecture is, each checked as it is read.
 class Fields {
  public:
-  Fields(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
+  Fields(const GgufMetadata& metadata, const TensorSource& tensors, std::string prefix)
+      : metadata_(metadata), tensors_(tensors), prefix_(std::move(prefix)) {}
 
-  const GgufValue* find(std::string_view key) const { return file_.value(name(key)); }
+  const GgufValue* find(std::string_view key) const { return find_value(metadata_, name(key)); }
   std::string name(std::string_view key) const { return prefix_ + std::string(key); }
 
   int64_t size(std::string_view key, int64_t least, int64_t most) const {
@@ -111,16 +114,15 @@ class Fields {
            ", but should be a flag for each of ", layers, " layers");
     return all;
   }
-  bool has_tensor(std::string_view tensor) const { return file_.find(tensor) != nullptr; }
+  bool has_tensor(const std::string& tensor) const { return tensors_.find(tensor).has_value(); }
   /// A vector of factors, as numbers; empty if there is no such tensor.
-  std::vector<double> factors(std::string_view tensor) const {
-    const GgufFile::Entry* entry = file_.find(tensor);
+  std::vector<double> factors(const std::string& tensor) const {
+    const auto entry = tensors_.find(tensor);
     if (!entry) return {};
     if (entry->dtype != f32 || entry->shape.size() != 1 || entry->shape[0] > kMostHeadDim)
-      fail(ErrorCode::parse, "tensor '", tensor, "' is ",
-           Type{entry->dtype, Dims(entry->shape.begin(), entry->shape.end())},
+      fail(ErrorCode::parse, "tensor '", tensor, "' is ", type_of(*entry),
            ", but should be a vector of f32 with a factor for each pair of a head");
-    const Tensor t = file_.tensor(tensor);
+    const Tensor t = tensors_.tensor(tensor);
     return {t.values<float>().begin(), t.values<float>().end()};
   }
 
@@ -141,7 +143,8 @@ class Fields {
         },
         value);
   }
-  const GgufFile& file_;
+  const GgufMetadata& metadata_;
+  const TensorSource& tensors_;
   std::string prefix_;
 };
 
@@ -303,14 +306,35 @@ void fill_mamba2(LanguageModelConfig& c, const Fields& f) {
 }
 
 struct Architecture {
-  std::string_view name;
+  GgufArchitecture described;
   void (*fill)(LanguageModelConfig&, const Fields&);
-  bool has_attention = true;
 };
 constexpr Architecture kArchitectures[] = {
-    {"llama", fill_llama}, {"qwen2", fill_qwen2},        {"qwen3", fill_qwen3},          {"qwen3moe", fill_qwen3moe},
-    {"gemma", fill_gemma}, {"gemma2", fill_gemma2},      {"gemma3", fill_gemma3},        {"phi3", fill_phi3},
-    {"gpt2", fill_gpt2},   {"mamba", fill_mamba, false}, {"mamba2", fill_mamba2, false}, {"qwen3next", fill_qwen3next},
+    {{.name = "llama",
+      .folders = {"llama", "mistral"},
+      .has_output_bias = true,
+      .has_feed_forward_bias = true,
+      .has_divisors = true,
+      .has_longrope = true,
+      .turns_neighbours = true},
+     fill_llama},
+    {{.name = "qwen2", .folders = {"qwen2"}, .has_own_head_dim = false}, fill_qwen2},
+    {{.name = "qwen3", .folders = {"qwen3"}}, fill_qwen3},
+    {{.name = "qwen3moe", .folders = {"qwen3_moe"}}, fill_qwen3moe},
+    {{.name = "gemma", .folders = {"gemma"}, .has_output = false}, fill_gemma},
+    {{.name = "gemma2", .folders = {"gemma2"}, .has_output = false, .reads_window = true, .window_period = 2},
+     fill_gemma2},
+    {{.name = "gemma3", .folders = {"gemma3_text"}, .reads_window = true, .window_period = 6}, fill_gemma3},
+    {{.name = "phi3", .folders = {"phi3"}, .has_longrope = true, .has_own_head_dim = false}, fill_phi3},
+    {{.name = "gpt2",
+      .folders = {"gpt2"},
+      .has_output_bias = true,
+      .has_feed_forward_bias = true,
+      .has_own_head_dim = false},
+     fill_gpt2},
+    {{.name = "mamba", .folders = {"mamba"}, .has_attention = false}, fill_mamba},
+    {{.name = "mamba2", .folders = {"mamba2"}, .has_attention = false}, fill_mamba2},
+    {{.name = "qwen3next", .folders = {"qwen3_next"}}, fill_qwen3next},
 };
 
 /// Sizes of attention and of the feed-forward.
@@ -327,11 +351,12 @@ void fill_attention(LanguageModelConfig& c, const Fields& f) {
          " elements a head; they are alike here");
 }
 
-LanguageModelConfig config_of(const Architecture& a, const GgufFile& file) {
-  const Fields f(file, std::string(a.name) + ".");
+LanguageModelConfig config_of(const Architecture& a, const GgufMetadata& metadata, const TensorSource& tensors) {
+  const GgufArchitecture& described = a.described;
+  const Fields f(metadata, tensors, std::string(described.name) + ".");
   LanguageModelConfig c;
-  c.architecture = a.name;
-  const GgufFile::Entry* table = file.find("token_embd.weight");
+  c.architecture = described.name;
+  const auto table = tensors.find("token_embd.weight");
   if (!table || table->shape.size() != 2)
     fail(ErrorCode::parse,
          table ? "tensor 'token_embd.weight' is no matrix" : "there is no tensor 'token_embd.weight'");
@@ -341,8 +366,8 @@ LanguageModelConfig config_of(const Architecture& a, const GgufFile& file) {
   c.layers = f.size("block_count", 1, kMostLayers);
   c.hidden = f.size("embedding_length", 1, kMostWidth);
   c.context = f.size("context_length", 1, kMostContext);
-  if (a.has_attention) fill_attention(c, f);
-  const char* epsilon = a.name == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+  if (described.has_attention) fill_attention(c, f);
+  const std::string_view epsilon = gguf_epsilon_key(described);
   const auto given = f.number(epsilon, 0, 1);
   if (!given) fail(ErrorCode::parse, "the metadata have no '", f.name(epsilon), "'");
   c.norm_epsilon = *given;
@@ -350,28 +375,59 @@ LanguageModelConfig config_of(const Architecture& a, const GgufFile& file) {
   c.query_key_value_bias = f.has_tensor("blk.0.attn_q.bias") || f.has_tensor("blk.0.attn_qkv.bias");
   c.attention_output_bias = f.has_tensor("blk.0.attn_output.bias");
   c.feed_forward_bias = f.has_tensor("blk.0.ffn_down.bias");
-  if (a.has_attention) fill_rope(c, f);
+  if (described.has_attention) fill_rope(c, f);
   a.fill(c, f);
   check_sizes(c, "the metadata");
-  check_unread_keys(file, c);
+  check_unread_keys(metadata, c);
   return c;
 }
+
+/// The tensors of a file.
+class TensorsOfFile final : public TensorSource {
+ public:
+  explicit TensorsOfFile(const GgufFile& file) : file_(file) {}
+  std::optional<Found> find(const std::string& tensor) const override {
+    const GgufFile::Entry* entry = file_.find(tensor);
+    if (!entry) return std::nullopt;
+    return Found{entry->dtype, entry->shape};
+  }
+  Tensor tensor(const std::string& tensor) const override { return file_.tensor(tensor); }
+  std::string place() const override { return "'" + file_.paths().at(0) + "'"; }
+
+ private:
+  const GgufFile& file_;
+};
 
 }  // namespace
 }  // namespace language::config_gguf
 
-LanguageModelConfig LanguageModelConfig::from_gguf(const GgufFile& file) {
-  const GgufValue* value = file.value("general.architecture");
+const language::GgufArchitecture* language::gguf_architecture_of_folder(std::string_view model_type) {
+  for (const config_gguf::Architecture& a : config_gguf::kArchitectures)
+    for (const std::string_view folder : a.described.folders)
+      if (folder == model_type) return &a.described;
+  return nullptr;
+}
+
+std::string_view language::gguf_epsilon_key(const GgufArchitecture& a) {
+  return a.name == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+}
+
+LanguageModelConfig language::config_from_gguf(const GgufMetadata& metadata, const TensorSource& tensors) {
+  const GgufValue* value = find_value(metadata, "general.architecture");
   const auto* name = value ? std::get_if<std::string>(value) : nullptr;
   if (!name)
     fail(ErrorCode::parse,
          value ? "'general.architecture' is no string" : "the metadata have no 'general.architecture'");
   std::string known;
-  for (const language::config_gguf::Architecture& a : language::config_gguf::kArchitectures) {
-    if (a.name == *name) return language::config_gguf::config_of(a, file);
-    known += text_of(known.empty() ? "" : ", ", a.name);
+  for (const config_gguf::Architecture& a : config_gguf::kArchitectures) {
+    if (a.described.name == *name) return config_of(a, metadata, tensors);
+    known += text_of(known.empty() ? "" : ", ", a.described.name);
   }
-  fail(ErrorCode::unsupported, "'general.architecture' is '", language::shown_name(*name), "'; there are ", known);
+  fail(ErrorCode::unsupported, "'general.architecture' is '", shown_name(*name), "'; there are ", known);
+}
+
+LanguageModelConfig LanguageModelConfig::from_gguf(const GgufFile& file) {
+  return language::config_from_gguf(file.metadata(), language::config_gguf::TensorsOfFile(file));
 }
 
 }  // namespace rlx

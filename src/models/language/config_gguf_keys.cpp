@@ -110,12 +110,12 @@ std::optional<std::vector<double>> numbers_of(const GgufValue& value) {
 
 class Checked {
  public:
-  Checked(const GgufFile& file, const LanguageModelConfig& c) : file_(file), c_(c) {}
+  Checked(const GgufMetadata& metadata, const LanguageModelConfig& c) : metadata_(metadata), c_(c) {}
 
   /// Fails if the key is there with other numbers. The last of `values` is what the message names.
   void key_is(std::string_view key, std::span<const double> values) const {
     const std::string name = text_of(c_.architecture, ".", key);
-    const GgufValue* value = file_.value(name);
+    const GgufValue* value = find_value(metadata_, name);
     if (!value) return;
     const auto is_neutral = [&](double v) {
       return std::any_of(values.begin(), values.end(),
@@ -132,14 +132,14 @@ class Checked {
   void key_is(std::string_view key, double value) const { key_is(key, std::array{value}); }
 
  private:
-  const GgufFile& file_;
+  const GgufMetadata& metadata_;
   const LanguageModelConfig& c_;
 };
 
 }  // namespace
 
-void check_unread_keys(const GgufFile& file, const LanguageModelConfig& c) {
-  const Checked check(file, c);
+void check_unread_keys(const GgufMetadata& metadata, const LanguageModelConfig& c) {
+  const Checked check(metadata, c);
   const bool is_hybrid = c.architecture == "qwen3next";  // whose keys of recurrent layers and of a shared expert count
   constexpr std::string_view kOfHybrids[] = {"attention.recurrent_layers", "full_attention_interval",
                                              "expert_shared_feed_forward_length"};

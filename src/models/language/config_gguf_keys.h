@@ -5,8 +5,8 @@
 
 namespace rlx::language {
 
-/// Fails, as unsupported and naming the key and its value, if the file has a key that config_gguf.cpp ignores with a
+/// Fails, as unsupported and naming the key and its value, if there is a key that config_gguf.cpp ignores with a
 /// value that would change the model's results. `config` is the configuration that was read from the file.
-void check_unread_keys(const GgufFile& file, const LanguageModelConfig& config);
+void check_unread_keys(const GgufMetadata& metadata, const LanguageModelConfig& config);
 
 }  // namespace rlx::language

@@ -330,8 +330,7 @@ class Folder final : public NamedWeights {
 class Gguf final : public NamedWeights {
  public:
   Gguf(const GgufFile& file, const LanguageModelConfig& config)
-      : NamedWeights(config.architecture == "qwen3next" ? gguf_names_of_qwen3next() : kGgufNames, config.experts),
-        file_(file) {}
+      : NamedWeights(gguf_names_of(config.architecture), config.experts), file_(file) {}
 
  public:
   std::optional<Found> find(const std::string& tensor) const override {

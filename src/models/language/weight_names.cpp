@@ -146,9 +146,10 @@ std::optional<std::string_view> layer_in(std::string_view pattern, std::string_v
 }  // namespace
 
 const std::span<const WeightName> kFolderNames = kFolder, kGemmaNames = kGemma, kGpt2Names = kGpt2,
-                                  kMambaNames = kMamba, kGgufNames = kGguf;
+                                  kMambaNames = kMamba;
 
-std::span<const WeightName> gguf_names_of_qwen3next() {
+std::span<const WeightName> gguf_names_of(std::string_view architecture) {
+  if (architecture != "qwen3next") return kGguf;
   static const std::vector<WeightName> names = [] {
     std::vector<WeightName> all(std::begin(kGguf), std::end(kGguf));
     for (WeightName& row : all)

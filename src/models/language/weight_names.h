@@ -20,10 +20,8 @@ struct WeightName {
 /// As transformers names them, for most architectures and for Gemma 2 and 3 (whose norms have other places); GPT-2's;
 /// Mamba's.
 extern const std::span<const WeightName> kFolderNames, kGemmaNames, kGpt2Names, kMambaNames;
-/// As GGUF names them.
-extern const std::span<const WeightName> kGgufNames;
-/// The same for Qwen3-Next, whose norm in front of the feed-forward has another name.
-std::span<const WeightName> gguf_names_of_qwen3next();
+/// As GGUF names them; in Qwen3-Next the norm in front of the feed-forward has another name.
+std::span<const WeightName> gguf_names_of(std::string_view architecture);
 
 /// A param's name in a file.
 struct FileName {

@@ -1,0 +1,483 @@
+// See the header. What stands in the metadata is as llama.cpp's converter writes it (conversion/base.py and gguf-py's
+// vocab.py); which `pre` a byte-pair model has it knows by a hash of what known tokenizers make of a text. Here the
+// kinds of gguf_pre_kinds.cpp are asked to split texts, and the one that splits as the folder's tokenizer does is it.
+// The scores of SentencePiece's tokens, which tokenizer.json does not have, are the places of their merges.
+#include "io/tokenizer/gguf_tokenizer_writer.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "io/json_tree.h"
+#include "io/tokenizer/bpe.h"
+#include "io/tokenizer/gguf_tokenizer.h"
+#include "io/tokenizer/normalizers.h"
+#include "io/tokenizer/parts.h"
+#include "io/tokenizer/tokenizer_json.h"
+#include "io/tokenizer/utf8.h"
+#include "rlx/error.h"
+
+namespace rlx::tokenizer {
+namespace gguf_writer {  // a unity build puts all of the folder into one file
+namespace {
+
+// tokenizer.ggml.token_type (GGUF specification, "ggml.token_type").
+constexpr int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
+
+// ---- texts to ask for ----
+
+/// Texts of what languages, programs and people write. All are in normal form C.
+const std::vector<std::string>& written_texts() {
+  static const std::vector<std::string> all = {
+      "Hello, world! It's 12345.67 o'clock; we'll see what they've done.",
+      "  two  spaces\tand\n\nlines \r\n end ",
+      "naïve façade, Größe, 日本語 中文字符 한국어, русский язык, العربية हिन्दी ไทย",
+      "😀👍🏽 emoji ❤️ and ✓ marks",
+      "x=1;y[2]<=3 && foo->bar() // comment\n\tif (a) { return b; }\n\n\n",
+      "1234567890 1,234 0x1f ١٢٣ ½ ² Ⅷ 3.14159e-10",
+      "I'LL WE'RE CAN'T I'm you'd he's 'tis ''quoted'' don’t “so” …",
+      "...!!!? ? ?---=== $100 + €200 ^ `code` | ~ @user #tag %20",
+      "ALLCAPS CamelCase snake_case http://a.b/c?d=e&f=g user@example.org",
+      "a\u00a0b\u2003c\u3000d\u200be\u200df",
+      "word\n  indented\n    more\n\t\ttabs\n",
+      "été1a2b3 ÀÉÎ ßẞ ǅ ʰ ـ",
+  };
+  return all;
+}
+
+/// Texts of characters drawn at random, some of them of each class that splitting looks at.
+std::vector<std::string> random_texts(size_t count) {
+  static const std::vector<char32_t> characters = {
+      U'a',  U'b',  U'z',      U'A',      U'B',  U'Z',      U's',      U't',      U'l',      U'd', U'S', U'0', U'1',
+      U'2',  U'3',  U'9',      U' ',      U' ',  U' ',      U'\n',     U'\r',     U'\t',     U'.', U',', U'!', U'?',
+      U'\'', U'\'', U'"',      U'(',      U')',  U'-',      U'_',      U'/',      U'\\',     U'$', U'+', U'<', U'=',
+      U'^',  U'`',  U'|',      U'~',      U'@',  U'#',      U'%',      U'{',      U'}',      U'é', U'ß', U'Ω', U'ж',
+      U'ǅ',  U'ʰ',  U'\u20dd', U'\u0903', U'中', U'文',     U'\u3042', U'\uac00', U'ع',      U'ไ', U'١', U'½', U'²',
+      U'Ⅷ',  U'€',  U'…',      U'’',      U'。', U'\u00a0', U'\u3000', U'\u2028', U'\u200b', U'😀', U'𝒜'};
+  std::vector<std::string> all;
+  uint64_t state = 0x9e3779b97f4a7c15;
+  for (size_t i = 0; i < count; ++i) {
+    std::string text;
+    for (int at = 0; at < 24; ++at) {
+      state = state * 6364136223846793005 + 1442695040888963407;  // Knuth, MMIX
+      append_utf8(text, characters[(state >> 33) % characters.size()]);
+    }
+    all.push_back(std::move(text));
+  }
+  return all;
+}
+
+std::string composed(const std::string& text) {
+  NormalizedText out;
+  UnicodeFormNormalizer(false, true).normalize(text, 0, out);
+  return std::string(out.text());
+}
+
+// ---- tokenizer.json ----
+
+struct Added {
+  std::string content;
+  bool special = false, keeps_spaces = true, strips_behind = false;
+};
+
+struct Source {
+  JsonTree json;
+  std::shared_ptr<const Tokenizer::Parts> parts;
+  Tokenizer tokenizer;
+  std::map<int64_t, Added> added;
+
+  explicit Source(std::string_view text) : json(parse_json(text)), parts(parts_from_json(text)), tokenizer(parts) {
+    if (const JsonTree* tokens = json.find("added_tokens"))
+      for (const JsonTree& each : tokens->elements())  // parts_from_json has seen that they are right
+        added[each.at("id").integer()] = {
+            each.at("content").string(), each.at("special").boolean(),
+            !each.at("lstrip").boolean() && !each.at("rstrip").boolean() && !each.at("single_word").boolean(),
+            each.at("rstrip").boolean() && !each.at("lstrip").boolean()};
+  }
+  const JsonTree* model(std::string_view key) const {
+    const JsonTree* found = json.find("model");
+    found = found ? found->find(key) : nullptr;
+    return found && !found->is_null() ? found : nullptr;
+  }
+  bool flag(std::string_view key) const {
+    const JsonTree* found = model(key);
+    return found && found->is_boolean() && found->boolean();
+  }
+  std::string text(std::string_view key) const {
+    const JsonTree* found = model(key);
+    return found && found->is_string() ? found->string() : std::string();
+  }
+  /// Whether a part, or one of the parts of a sequence, is of that type.
+  bool has(const char* section, const char* list, std::string_view type) const {
+    const JsonTree* found = json.find(section);
+    return found && has(*found, list, type, 0);
+  }
+  static bool has(const JsonTree& part, const char* list, std::string_view type, int depth) {
+    const JsonTree* own = part.find("type");
+    if (own && own->is_string() && own->string() == type) return true;
+    const JsonTree* parts = depth < 8 ? part.find(list) : nullptr;
+    return parts && std::any_of(parts->elements().begin(), parts->elements().end(),
+                                [&](const JsonTree& each) { return has(each, list, type, depth + 1); });
+  }
+  std::vector<std::pair<std::string, std::string>> merges() const {
+    std::vector<std::pair<std::string, std::string>> all;
+    const JsonTree* found = model("merges");
+    if (!found) return all;
+    for (const JsonTree& each : found->elements()) {
+      if (!each.is_string()) {
+        all.emplace_back(each.elements().at(0).string(), each.elements().at(1).string());
+        continue;
+      }
+      const size_t space = each.string().find(' ');
+      all.emplace_back(each.string().substr(0, space), each.string().substr(space + 1));
+    }
+    return all;
+  }
+};
+
+// ---- what both kinds have ----
+
+struct TokenTable {
+  std::vector<std::string> texts;
+  std::vector<int32_t> types;
+};
+
+/// As llama.cpp's converter knows them: files call some of them not special.
+bool looks_special(const std::string& text) {
+  const auto is_between = [&](std::string_view begin, std::string_view end) {
+    return text.size() >= begin.size() + end.size() && text.starts_with(begin) && text.ends_with(end);
+  };
+  return text == "<pad>" || text == "<mask>" || text == "<2mass>" || text == "[@BOS@]" || is_between("<|", "|>") ||
+         is_between("<｜", "｜>") || is_between("<unused", ">");
+}
+
+TokenTable tokens_of(const Source& source, int64_t vocabulary) {
+  TokenTable tokens;
+  int64_t last = -1;
+  for (const auto& each : source.added) last = std::max(last, each.first);
+  const Vocabulary& known = source.parts->model->vocabulary();
+  for (int64_t id = 0; id < vocabulary; ++id) {
+    const auto added = source.added.find(id);
+    if (added != source.added.end()) {
+      const bool is_control = added->second.special || looks_special(added->second.content);
+      tokens.texts.push_back(added->second.content);
+      tokens.types.push_back(is_control ? kControl : kUserDefined);
+      continue;
+    }
+    const auto text = known.token(id);
+    tokens.texts.push_back(text ? std::string(*text) : text_of("[PAD", id, "]"));
+    tokens.types.push_back(text ? kNormal : kUnused);
+  }
+  for (int64_t id = vocabulary; id <= Vocabulary::kMaxId && last < vocabulary; ++id)
+    if (known.token(id)) last = id;
+  if (last >= vocabulary)
+    fail(ErrorCode::unsupported, "the tokenizer has a token ", last, ", but the model's table has ", vocabulary,
+         " rows");
+  return tokens;
+}
+
+GgufValue texts_value(std::vector<std::string> texts) { return GgufArray{std::move(texts)}; }
+
+/// One special token, or none, that stands in front of or behind each text.
+struct Around {
+  std::optional<int32_t> before, behind;
+};
+Around around_of(const Tokenizer& tokenizer) {
+  const auto bare = tokenizer.encode("a", false).ids, whole = tokenizer.encode("a", true).ids;
+  const auto at = std::search(whole.begin(), whole.end(), bare.begin(), bare.end());
+  if (at == whole.end()) fail(ErrorCode::unsupported, "special tokens change what stands between them");
+  const auto before = at - whole.begin();
+  const auto behind = whole.end() - at - static_cast<std::ptrdiff_t>(bare.size());
+  if (before > 1 || behind > 1)
+    fail(ErrorCode::unsupported, "the tokenizer puts ", before, " tokens in front of a text and ", behind,
+         " behind it; GGUF has a word for one of each");
+  Around around;
+  if (before == 1) around.before = whole.front();
+  if (behind == 1) around.behind = whole.back();
+  return around;
+}
+
+std::string shown(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text.substr(0, 80))
+    out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : std::string(1, c);
+  return out + "'";
+}
+std::string shown(const std::vector<int32_t>& ids) {
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(ids.size(), 12); ++i) out += text_of(i ? ", " : "[", ids[i]);
+  return ids.empty() ? "[]" : out + (ids.size() > 12 ? ", ...]" : "]");
+}
+
+/// The first text of which the two make other tokens; empty if there is none. What decides is asked for first: texts of
+/// several sorts, then texts that all tokens come in.
+std::string first_difference(const Source& source, const Tokenizer& made, bool composes) {
+  std::string difference;
+  const auto is_equal = [&](std::string text) {
+    if (composes) text = composed(text);
+    const auto wanted = source.tokenizer.encode(text).ids, got = made.encode(text).ids;
+    if (wanted == got) return true;
+    difference = text_of("of ", shown(text), " the folder's makes ", shown(wanted), ", that of the file ", shown(got));
+    return false;
+  };
+  for (const std::string& text : written_texts())
+    if (!is_equal(text)) return difference;
+  for (const std::string& text : random_texts(300))
+    if (!is_equal(text)) return difference;
+  const Vocabulary& known = source.parts->model->vocabulary();
+  std::vector<int32_t> ids;
+  const auto ask = [&] {
+    if (ids.empty()) return true;
+    const std::string text = source.tokenizer.decode(ids);
+    ids.clear();
+    return is_equal(text);
+  };
+  const auto count = static_cast<int64_t>(source.tokenizer.vocab_size());
+  for (int64_t id = 0; id < count; ++id) {
+    if (!known.token(id) || source.added.contains(id)) continue;
+    ids.push_back(static_cast<int32_t>(id));
+    if (ids.size() == 24 && !ask()) return difference;
+  }
+  ask();
+  return difference;
+}
+
+/// What is said of added tokens whose surroundings GGUF has no word for.
+void note_added(const Source& source, const Tokenizer& made, bool composes, std::vector<std::string>& notes) {
+  std::string first;
+  size_t count = 0, asked = 0;
+  for (const auto& [id, token] : source.added) {
+    if (++asked > 2000) break;
+    for (std::string text : {"a" + token.content + "b", " a " + token.content + "  b ", token.content}) {
+      if (composes) text = composed(text);
+      if (source.tokenizer.encode(text).ids == made.encode(text).ids) continue;
+      if (count++ == 0) first = token.content;
+      break;
+    }
+  }
+  if (count > 0)
+    notes.push_back(text_of("text around ", count, count == 1 ? " added token" : " added tokens",
+                            " becomes other tokens in places ('", first.substr(0, 40), "'", count > 1 ? ", ..." : "",
+                            "): GGUF has no word for lstrip, rstrip, single_word and normalized"));
+}
+
+// ---- byte-level BPE ----
+
+std::vector<std::string> words_of(const PreTokenizer& pre, const std::string& text) {
+  NormalizedText all;
+  all.assign(text, 0);
+  std::vector<ByteRange> words = {{0, static_cast<uint32_t>(text.size())}};
+  pre.split(all, words);
+  std::vector<std::string> out;
+  for (const ByteRange& word : words) out.emplace_back(all.text().substr(word.begin, word.end - word.begin));
+  return out;
+}
+
+Bpe bpe_without_ignored_merges(const Vocabulary& known, const std::vector<std::pair<std::string, std::string>>& pairs) {
+  Vocabulary vocabulary;
+  vocabulary.reserve(known.size());
+  for (int64_t id = 0; id <= Vocabulary::kMaxId; ++id)
+    if (const auto text = known.token(id)) vocabulary.add_unless_known(*text, id);
+  const Bpe::Merges merges(pairs.begin(), pairs.end());
+  return Bpe(std::move(vocabulary), merges, {});
+}
+
+/// The first kind that splits as this one does, and says the same of merges; else one that only splits so.
+std::string pre_of(const Source& source) {
+  std::vector<std::string> texts = written_texts();
+  for (std::string& text : random_texts(1000)) texts.push_back(std::move(text));
+  std::vector<std::vector<std::string>> wanted;
+  for (const std::string& text : texts) wanted.push_back(words_of(*source.parts->pre_tokenizer, text));
+  std::string other;
+  for (const std::string& name : pre_kind_names()) {
+    const PreKind kind = pre_kind(name);
+    if (kind.raw_utf8) continue;
+    const auto pre = pre_tokenizer_of(kind);
+    bool is_equal = true;
+    for (size_t i = 0; is_equal && i < texts.size(); ++i) is_equal = words_of(*pre, texts[i]) == wanted[i];
+    if (!is_equal) continue;
+    if (kind.ignore_merges == source.flag("ignore_merges")) return name;
+    if (other.empty()) other = name;
+  }
+  if (other.empty())
+    fail(ErrorCode::unsupported,
+         "no kind of tokenizer.ggml.pre splits text as the pre_tokenizer of tokenizer.json does");
+  // Whether a word that is a token is taken apart first makes no difference if its merges give that very token.
+  const Vocabulary& known = source.parts->model->vocabulary();
+  const auto pairs = source.merges();
+  const Bpe bpe = bpe_without_ignored_merges(known, pairs);
+  std::vector<Piece> pieces;
+  for (int64_t id = 0; id <= Vocabulary::kMaxId; ++id) {
+    const auto text = known.token(id);
+    if (!text || text->empty() || source.added.contains(id)) continue;
+    pieces.clear();
+    bpe.tokenize(*text, {0, static_cast<uint32_t>(text->size())}, pieces);
+    if (pieces.size() != 1 || pieces[0].id != id)
+      fail(ErrorCode::unsupported, "'ignore_merges' in tokenizer.json is ",
+           source.flag("ignore_merges") ? "true" : "false",
+           ", and the kinds of tokenizer.ggml.pre that split text so say the other; the token ",
+           shown(std::string(*text)), " would come otherwise");
+  }
+  return other;
+}
+
+VocabularyAsGguf byte_level(const Source& source, TokenTable tokens) {
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (!source.text(key).empty())
+      fail(ErrorCode::unsupported, "'", key, "' in tokenizer.json is ", shown(source.text(key)),
+           ", for which GGUF has no word");
+  VocabularyAsGguf made;
+  GgufMetadata& m = made.metadata;
+  const bool composes = source.has("normalizer", "normalizers", "NFC");
+  if (composes)
+    made.notes.emplace_back(
+        "the tokenizer brings text to normal form C first, for which GGUF has no word: llama.cpp reads it as it is");
+  m.emplace_back("tokenizer.ggml.model", std::string("gpt2"));
+  m.emplace_back("tokenizer.ggml.pre", pre_of(source));
+  m.emplace_back("tokenizer.ggml.tokens", texts_value(std::move(tokens.texts)));
+  m.emplace_back("tokenizer.ggml.token_type", GgufArray{std::move(tokens.types)});
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : source.merges()) merges.push_back(left + " " + right);
+  m.emplace_back("tokenizer.ggml.merges", texts_value(std::move(merges)));
+  return made;
+}
+
+// ---- SentencePiece's BPE ----
+
+/// Scores by which merging neighbours whose text is a token gives what the merges give. Fails if no scores do: tokens
+/// that two others make without a merge, or whose merges do not stand together.
+std::vector<float> scores_of(const Source& source, const TokenTable& tokens) {
+  std::unordered_map<std::string, size_t> ids;
+  for (size_t id = 0; id < tokens.texts.size(); ++id)
+    if (tokens.types[id] == kNormal || tokens.types[id] == kUserDefined) ids.emplace(tokens.texts[id], id);
+  constexpr float kNone = 1;
+  std::vector<float> scores(tokens.texts.size(), kNone);
+  std::unordered_set<std::string> merged;
+  float next = 0;
+  std::string before;
+  for (const auto& [left, right] : source.merges()) {
+    const std::string whole = left + right;
+    merged.insert(left + " " + right);
+    const auto at = ids.find(whole);
+    if (at == ids.end() || whole == before) continue;
+    const bool is_normal = tokens.types[at->second] == kNormal;
+    if (scores[at->second] != kNone && !is_normal) continue;  // added tokens are found in text before it is merged
+    if (scores[at->second] != kNone)
+      fail(ErrorCode::unsupported, "the merges that make the token ", shown(whole),
+           " do not stand together, which scores of SentencePiece cannot say");
+    scores[at->second] = -next++;
+    before = whole;
+  }
+  for (size_t id = 0; id < tokens.texts.size(); ++id) {
+    const std::string& text = tokens.texts[id];
+    if (scores[id] == kNone) scores[id] = tokens.types[id] == kNormal ? -next++ : tokens.types[id] == kByte ? 0 : -1000;
+    if (tokens.types[id] != kNormal) continue;
+    for (size_t split = utf8_size(text.empty() ? 'a' : text[0]); split < text.size(); split += utf8_size(text[split])) {
+      const std::string left = text.substr(0, split), right = text.substr(split);
+      if (ids.contains(left) && ids.contains(right) && !merged.contains(left + " " + right))
+        fail(ErrorCode::unsupported, "the tokens ", shown(left), " and ", shown(right), " are together the token ",
+             shown(text), ", but no merge joins them, as SentencePiece's scores would");
+    }
+  }
+  return scores;
+}
+
+bool is_byte_token(const std::string& text) {
+  return text.size() == 6 && text.starts_with("<0x") && text[5] == '>' &&
+         text.find_first_not_of("0123456789ABCDEF", 3) == 5;
+}
+
+/// `has_spaces`: added tokens stand in the file with spaces where tokenizer.json has U+2581, as llama.cpp's converter
+/// writes them, because readers find them in text before spaces are written so.
+VocabularyAsGguf sentence_piece(const Source& source, TokenTable tokens, bool has_spaces) {
+  VocabularyAsGguf made;
+  GgufMetadata& m = made.metadata;
+  for (size_t id = 0; id < tokens.texts.size(); ++id) {
+    std::string& text = tokens.texts[id];
+    if (is_byte_token(text)) tokens.types[id] = kByte;
+    if (text == source.text("unk_token") && !text.empty()) tokens.types[id] = kUnknown;
+    if (tokens.types[id] != kUserDefined || !has_spaces) continue;
+    for (size_t at = text.find(kSpaceMark); at != text.npos; at = text.find(kSpaceMark, at))
+      text.replace(at, kSpaceMark.size(), " ");
+  }
+  std::vector<float> scores = scores_of(source, tokens);
+  m.emplace_back("tokenizer.ggml.model", std::string("llama"));
+  m.emplace_back("tokenizer.ggml.pre", std::string("default"));
+  m.emplace_back("tokenizer.ggml.tokens", texts_value(std::move(tokens.texts)));
+  m.emplace_back("tokenizer.ggml.scores", GgufArray{std::move(scores)});
+  m.emplace_back("tokenizer.ggml.token_type", GgufArray{std::move(tokens.types)});
+  return made;
+}
+
+/// Adds what stands around texts, and asks for the tokens of many. What differs; empty if nothing does.
+std::string finish(const Source& source, bool is_sentence_piece, VocabularyAsGguf& made) {
+  GgufMetadata& m = made.metadata;
+  if (is_sentence_piece) {
+    if (const auto unk = source.tokenizer.token_to_id(source.text("unk_token"));
+        unk && !source.text("unk_token").empty())
+      m.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(*unk));
+  }
+  const Around around = around_of(source.tokenizer);
+  made.bos_id = around.before, made.eos_id = around.behind;
+  GgufMetadata whole = m;
+  whole.emplace_back("tokenizer.ggml.add_bos_token", around.before.has_value());
+  whole.emplace_back("tokenizer.ggml.add_eos_token", around.behind.has_value());
+  m = whole;
+  if (around.before) whole.emplace_back("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(*around.before));
+  if (around.behind) whole.emplace_back("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(*around.behind));
+  made.strips_behind_special =
+      is_sentence_piece && std::any_of(source.added.begin(), source.added.end(), [](const auto& each) {
+        return each.second.special && each.second.strips_behind;
+      });
+  if (made.strips_behind_special) whole.emplace_back("general.name", std::string("Phi-3"));
+  const bool composes = source.has("normalizer", "normalizers", "NFC");
+  std::string difference;
+  for (const bool prefix : {true, false}) {
+    GgufMetadata tried = whole;
+    if (is_sentence_piece) tried.emplace_back("tokenizer.ggml.add_space_prefix", prefix);
+    const Tokenizer back = Tokenizer::from_gguf(tried);
+    const std::string other = first_difference(source, back, composes);
+    if (other.empty()) {
+      if (is_sentence_piece) m.emplace_back("tokenizer.ggml.add_space_prefix", prefix);
+      note_added(source, back, composes, made.notes);
+      return {};
+    }
+    difference = other;
+    if (!is_sentence_piece) break;
+  }
+  return difference;
+}
+
+}  // namespace
+}  // namespace gguf_writer
+
+VocabularyAsGguf vocabulary_as_gguf(std::string_view tokenizer_json, int64_t vocabulary) {
+  using namespace gguf_writer;  // NOLINT(google-build-using-namespace)
+  return with_context("writing the tokenizer as GGUF metadata", [&] {
+    const Source source(tokenizer_json);
+    const std::string type = source.text("type");
+    const bool is_bpe = type == "BPE" || (type.empty() && source.model("merges"));
+    if (!is_bpe)
+      fail(ErrorCode::unsupported, "the tokenizer's model is ", type.empty() ? "not named" : type,
+           "; what can be written is BPE, byte-level or SentencePiece's");
+    const bool is_byte_level = source.has("pre_tokenizer", "pretokenizers", "ByteLevel");
+    if (!is_byte_level && !source.flag("byte_fallback"))
+      fail(ErrorCode::unsupported,
+           "the tokenizer is BPE without bytes (neither a ByteLevel pre_tokenizer nor byte_fallback), which no "
+           "tokenizer.ggml.model is");
+    const TokenTable tokens = tokens_of(source, vocabulary);
+    std::string difference;
+    for (const bool has_spaces : {true, false}) {
+      VocabularyAsGguf made = is_byte_level ? byte_level(source, tokens) : sentence_piece(source, tokens, has_spaces);
+      const std::string other = finish(source, !is_byte_level, made);
+      if (other.empty()) return made;
+      if (difference.empty()) difference = other;
+      if (is_byte_level) break;
+    }
+    fail(ErrorCode::unsupported, "the tokenizer has no form in GGUF that gives the same tokens: ", difference);
+  });
+}
+
+}  // namespace rlx::tokenizer

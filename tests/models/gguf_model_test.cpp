@@ -1,0 +1,422 @@
+// Folders of language models as GGUF files. tests/golden/language_models has, beside small models of transformers, the
+// files that llama.cpp's converter makes of them; scripts/judge_gguf_models.py asks llama.cpp itself.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "models/checks.h"
+#include "rlx/blocks.h"
+#include "rlx/language_model.h"
+#include "support/io_files.h"
+
+using namespace rlx;
+using namespace rlx::test;
+using nlohmann::json;
+
+namespace {
+
+const std::string kFolders = "tests/golden/language_models/", kPackedFolders = "tests/golden/packed_language_models/";
+const char* const kConverted[] = {"llama3",     "qwen2",         "qwen3_yarn", "gemma2_plain_scale",
+                                  "gemma3",     "phi3_longrope", "gpt2",       "qwen3_moe",
+                                  "qwen3_next", "mamba",         "mamba2"};
+
+std::vector<int32_t> text_of_folder(const std::string& folder) {
+  return json::parse(std::ifstream(folder + "/ids.json")).get<std::vector<int32_t>>();
+}
+/// The same text by the folder, and by the file that it becomes.
+struct Both {
+  Tensor folder, file;
+  std::set<DType> kinds;  // of the file's tensors
+};
+Both both_of(const std::string& folder, const GgufModelOptions& options = {}) {
+  const TemporaryFolder made;
+  const GgufModel model = gguf_model_of_folder(folder, options);
+  write_gguf(made / "model.gguf", model.tensors, model.metadata);
+  const auto ids = text_of_folder(folder);
+  Both both{LanguageModel::load(folder, {.context = 256}).all_logits(ids),
+            LanguageModel::load(made / "model.gguf", {.context = 256}).all_logits(ids),
+            {}};
+  for (const auto& each : model.tensors) both.kinds.insert(each.second.dtype());
+  return both;
+}
+
+/// A copy of a folder that a test may change.
+class FolderCopy {
+ public:
+  explicit FolderCopy(const std::string& from) {
+    for (const auto& entry : std::filesystem::directory_iterator(from))
+      std::filesystem::copy_file(entry.path(), folder_ / entry.path().filename().string());
+  }
+  std::string path() const { return folder_ / ""; }
+  std::string operator/(const std::string& file) const { return folder_ / file; }
+  void change(const json& patch) const {
+    json config = json::parse(file_content(folder_ / "config.json"));
+    config.merge_patch(patch);
+    put_file(folder_ / "config.json", config.dump());
+  }
+  std::string refused(const GgufModelOptions& options = {}) const {
+    return message_of([&] { gguf_model_of_folder(path(), options); });
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+bool is_near(const GgufValue& a, const GgufValue& b) {
+  const auto *x = std::get_if<float>(&a), *y = std::get_if<float>(&b);
+  return x && y ? std::abs(*x - *y) <= 1e-6F * std::abs(*y) : a == b;
+}
+
+}  // namespace
+
+TEST_CASE("a folder becomes the tensors and the metadata that llama.cpp's converter writes") {
+  for (const std::string name : kConverted) {
+    CAPTURE(name);
+    const GgufModel made = gguf_model_of_folder(kFolders + name);
+    const GgufFile wanted = GgufFile::open(kFolders + name + ".gguf");
+    CHECK(made.tensors.size() == wanted.entries().size());
+    for (const auto& [tensor, value] : made.tensors) {
+      CAPTURE(tensor);
+      REQUIRE(wanted.find(tensor) != nullptr);
+      const Tensor other = wanted.tensor(tensor);
+      // exp, and the factors of llama3, may be rounded otherwise; all else is copied, or 1 is added.
+      if (tensor.ends_with("ssm_a") || tensor == "rope_freqs.weight") {
+        REQUIRE(value.type() == other.type());
+        for (size_t i = 0; i < value.element_count(); ++i)
+          CHECK(value.values<float>()[i] == doctest::Approx(other.values<float>()[i]).epsilon(1e-6));
+      } else {
+        CHECK(value == other);
+      }
+    }
+    for (const auto& [key, value] : wanted.metadata()) {
+      CAPTURE(key);
+      const GgufValue* found = find_value(made.metadata, key);
+      REQUIRE(found != nullptr);
+      CHECK_MESSAGE(is_near(*found, value), gguf_json(*found) << " and not " << gguf_json(value));
+    }
+    // What readers take for granted there is said here.
+    for (const auto& [key, value] : made.metadata) {
+      bool is_usual = false;
+      for (const char* end : {".vocab_size", ".key_length", ".value_length", ".freq_base", ".dimension_count"})
+        is_usual |= key.ends_with(end);
+      CHECK_MESSAGE((wanted.value(key) || is_usual), key);
+    }
+  }
+}
+
+TEST_CASE("the file that a folder becomes has the folder's logits") {
+  for (const std::string name : kConverted) {
+    CAPTURE(name);
+    const Both both = both_of(kFolders + name);
+    CHECK(worst_difference(both.file, both.folder) < 1e-5F);
+  }
+  for (const char* name : {"llama_biases_tied", "mistral_window"}) {
+    CAPTURE(name);
+    const Both both = both_of(kFolders + std::string(name));
+    CHECK(worst_difference(both.file, both.folder) < 1e-5F);
+  }
+}
+
+TEST_CASE("what llama.cpp leaves out of a file is noted") {
+  const GgufModel made = gguf_model_of_folder(kFolders + "mistral_window");
+  REQUIRE(made.notes.size() == 2);
+  CHECK(says(made.notes[0], "the window of 5 tokens is in the file, and llama.cpp reads none for 'llama'"));
+  CHECK(says(made.notes[1], "the folder has no tokenizer"));
+}
+
+TEST_CASE("what GGUF has no word for is refused, by the key of config.json") {
+  struct Refusal {
+    const char* model;
+    json change;
+    const char* message;
+  };
+  const std::vector<Refusal> refusals = {
+      {"llama_dynamic", {}, "'rope_type' in config.json is 'dynamic', for which GGUF has no word"},
+      {"llama3", {{"hidden_act", "gelu"}}, "what 'hidden_act' in config.json says (gelu) has no word in GGUF files of"},
+      {"qwen3_yarn",
+       {{"rope_parameters", {{"truncate", false}}}},
+       "what 'truncate' in config.json says (false) has no word"},
+      {"qwen2",
+       {{"rope_parameters",
+         {{"rope_type", "llama3"},
+          {"factor", 2.0},
+          {"low_freq_factor", 1.0},
+          {"high_freq_factor", 4.0},
+          {"original_max_position_embeddings", 16}}}},
+       "'rope_type' in config.json is 'llama3', whose divisors GGUF files of this architecture have no place for"},
+      {"gemma2_plain_scale", {{"query_pre_attn_scalar", 24}}, "what 'query_pre_attn_scalar' in config.json says ("},
+      {"gemma2_plain_scale", {{"attn_logit_softcapping", nullptr}}, "'attn_logit_softcapping'"},
+      {"gpt2", {{"scale_attn_weights", false}}, "what 'scale_attn_weights' in config.json says (1)"},
+      {"gpt2", {{"activation_function", "gelu"}}, "what 'hidden_act' in config.json says (gelu)"},
+      {"qwen3_moe", {{"norm_topk_prob", false}}, "what 'norm_topk_prob' in config.json says (false)"},
+      {"mamba2", {{"time_step_limit", {0.5, 0.9}}}, "what 'time_step_limit' in config.json says (0.5)"},
+  };
+  for (const Refusal& r : refusals) {
+    CAPTURE(r.message);
+    const FolderCopy copy(kFolders + r.model);
+    // merge_patch removes what is null; there it has to stay.
+    json config = json::parse(file_content(copy / "config.json"));
+    if (r.change.is_object()) {
+      for (const auto& [key, value] : r.change.items()) {
+        if (value.is_object()) config[key].update(value);
+        else config[key] = value;
+      }
+    }
+    put_file(copy / "config.json", config.dump());
+    CHECK(says(copy.refused(), r.message));
+  }
+}
+
+TEST_CASE("packed matrices become blocks of the same numbers, bit for bit, or are refused") {
+  struct Row {
+    const char* name;
+    DType kind;
+  };
+  // GPTQ with zero points in the middle, AWQ's and other zero points, MLX's biases.
+  for (const Row& row : {Row{"gptq", q4_0}, Row{"awq", q5_0}, Row{"gptq_3", q4_0}, Row{"mlx_4", q4_1}}) {
+    CAPTURE(row.name);
+    const std::string folder = kPackedFolders + row.name;
+    const GgufModel blocks = gguf_model_of_folder(folder), floats = gguf_model_of_folder(folder, {.dequantize = f32});
+    size_t packed = 0;
+    for (size_t i = 0; i < blocks.tensors.size(); ++i) {
+      const Tensor &b = blocks.tensors[i].second, &f = floats.tensors[i].second;
+      CAPTURE(blocks.tensors[i].first);
+      if (!is_block(b.dtype())) continue;
+      ++packed;
+      CHECK(b.dtype() == row.kind);
+      CHECK(dequantized(b) == f);
+    }
+    CHECK(packed >= 7);
+    const Both both = both_of(folder);
+    CHECK(both.kinds.contains(row.kind));
+    CHECK(worst_difference(both.file, read_npy(folder + "/logits.npy")) < 1e-4F);
+  }
+  const auto refused = [](const std::string& name) { return FolderCopy(kPackedFolders + name).refused(); };
+  CHECK(says(refused("gptq_order"), "groups lie across the inputs (g_idx, desc_act)"));
+  CHECK(says(refused("nf4"), "their numbers come from a table; dequantize packed weights (--dequantize bf16)"));
+  CHECK(says(refused("mlx_6"), "with a bias fit no kind"));
+  CHECK(says(refused("int8"), "is no number of f16"));
+  for (const std::string name : {"gptq_order", "gptq_order_moe", "nf4", "mlx_6", "int8", "fp4", "gptq_8"}) {
+    CAPTURE(name);
+    const Both both = both_of(kPackedFolders + name, {.dequantize = f32});
+    CHECK(worst_difference(both.file, read_npy(kPackedFolders + name + "/logits.npy")) < 1e-4F);
+  }
+  CHECK(gguf_model_of_folder(kPackedFolders + "nf4", {.dequantize = bf16}).tensors.size() > 10);
+  CHECK(says(FolderCopy(kPackedFolders + "nf4").refused({.dequantize = i8}), "to f32, f16 or bf16, not to i8"));
+}
+
+TEST_CASE("halves stay halves, and vectors become f32") {
+  const FolderCopy copy(kFolders + "llama3");
+  NamedTensors tensors;
+  for (const auto& [name, t] : SafetensorsFile::open(copy / "model.safetensors").tensors()) {
+    Tensor half = Tensor::uninitialized(bf16, t.shape());
+    for (size_t i = 0; i < t.element_count(); ++i) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, t.values<float>().data() + i, sizeof bits);
+      half.mutable_values<BFloat16>()[i] = {static_cast<uint16_t>(bits >> 16)};
+    }
+    tensors.emplace(name, half);
+  }
+  write_safetensors(copy / "model.safetensors", tensors);
+  const Both both = both_of(copy.path());
+  CHECK(worst_difference(both.file, both.folder) < 1e-5F);
+  const GgufModel made = gguf_model_of_folder(copy.path());
+  for (const auto& [name, t] : made.tensors) {
+    CAPTURE(name);
+    CHECK(t.dtype() == (t.rank() == 1 ? f32 : bf16));
+  }
+  CHECK(std::get<uint32_t>(*find_value(made.metadata, "general.file_type")) == 32);
+}
+
+TEST_CASE("folders that lack a tensor, or have another, are refused") {
+  const FolderCopy copy(kFolders + "llama3");
+  NamedTensors tensors = SafetensorsFile::open(copy / "model.safetensors").tensors();
+  const Tensor kept = tensors.at("model.layers.1.mlp.up_proj.weight");
+  tensors.erase("model.layers.1.mlp.up_proj.weight");
+  write_safetensors(copy / "model.safetensors", tensors);
+  CHECK(says(copy.refused(), "there is no tensor 'model.layers.1.mlp.up_proj.weight'"));
+  tensors.emplace("model.layers.1.mlp.up_proj.weight", Tensor(f32, {3, 5}));
+  write_safetensors(copy / "model.safetensors", tensors);
+  CHECK(says(copy.refused(), "is f32[3, 5], but the weight"));
+  tensors.at("model.layers.1.mlp.up_proj.weight") = kept;
+  tensors.emplace("model.layers.2.mlp.up_proj.weight", kept);
+  write_safetensors(copy / "model.safetensors", tensors);
+  CHECK(says(copy.refused(), "1 tensors that its configuration has no use for"));
+  CHECK(says(copy.refused(), "converting the language model"));
+  std::filesystem::remove(copy / "config.json");
+  CHECK(says(copy.refused(), "config.json"));
+}
+
+// ---- tokenizers: tests/golden/gguf_tokenizers, by the package tokenizers ----
+
+namespace {
+
+const std::string kTokenizers = "tests/golden/gguf_tokenizers/";
+
+/// The small Llama with a table of `vocabulary` rows, and the files of a tokenizer.
+class WithTokenizer : public FolderCopy {
+ public:
+  explicit WithTokenizer(const std::string& name, int64_t vocabulary = 640) : FolderCopy(kFolders + "llama3") {
+    NamedTensors tensors = SafetensorsFile::open(*this / "model.safetensors").tensors();
+    for (const char* table : {"model.embed_tokens.weight", "lm_head.weight"}) {
+      const int64_t width = tensors.at(table).shape()[1];
+      tensors.at(table) = Tensor(f32, {vocabulary, width});
+    }
+    write_safetensors(*this / "model.safetensors", tensors);
+    change({{"vocab_size", vocabulary}});
+    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+      std::filesystem::copy_file(kTokenizers + name + "/" + file, *this / file);
+  }
+  void change_tokenizer(const std::function<void(json&)>& by) const {
+    json all = json::parse(file_content(*this / "tokenizer.json"));
+    by(all);
+    put_file(*this / "tokenizer.json", all.dump());
+  }
+};
+
+template <class Item>
+const std::vector<Item>& items_of(const GgufMetadata& metadata, const char* key) {
+  const GgufValue* value = find_value(metadata, key);
+  REQUIRE(value != nullptr);
+  return std::get<std::vector<Item>>(std::get<GgufArray>(*value).items);
+}
+template <class T>
+T value_of(const GgufMetadata& metadata, const std::string& key) {
+  const GgufValue* value = find_value(metadata, key);
+  REQUIRE_MESSAGE(value != nullptr, key);
+  return std::get<T>(*value);
+}
+
+}  // namespace
+
+TEST_CASE("the file's tokenizer makes the tokens of the package tokenizers") {
+  const std::vector<std::array<const char*, 3>> kinds = {
+      {"gpt2", "gpt2", "gpt-2"},      {"llama3", "gpt2", "llama-bpe"},     {"qwen2", "gpt2", "qwen2"},
+      {"llama2", "llama", "default"}, {"deepseek", "gpt2", "deepseek-v3"}, {"gemma", "llama", "default"}};
+  for (const auto& [name, model, pre] : kinds) {
+    CAPTURE(name);
+    const WithTokenizer folder(name);
+    const GgufModel made = gguf_model_of_folder(folder.path());
+    const Tokenizer tokenizer = Tokenizer::from_gguf(made.metadata);
+    for (const json& row : json::parse(file_content(kTokenizers + name + "/ids.json"))) {
+      CAPTURE(row[0].dump());
+      CHECK(tokenizer.encode(row[0].get<std::string>()).ids == row[1].get<std::vector<int32_t>>());
+    }
+    CHECK(value_of<std::string>(made.metadata, "tokenizer.ggml.model") == model);
+    CHECK(value_of<std::string>(made.metadata, "tokenizer.ggml.pre") == pre);
+    CHECK(value_of<std::string>(made.metadata, "tokenizer.chat_template").starts_with("{{ bos_token }}"));
+    const auto& texts = items_of<std::string>(made.metadata, "tokenizer.ggml.tokens");
+    const auto& types = items_of<int32_t>(made.metadata, "tokenizer.ggml.token_type");
+    CHECK(texts.size() == 640);
+    CHECK(texts.back() == "[PAD639]");
+    CHECK(types.back() == 5);
+    const uint32_t bos = value_of<uint32_t>(made.metadata, "tokenizer.ggml.bos_token_id"),
+                   eos = value_of<uint32_t>(made.metadata, "tokenizer.ggml.eos_token_id");
+    CHECK(types[bos] == 3);
+    CHECK(types[eos] == 3);
+    const bool has_bos = std::string(name) != "gpt2" && std::string(name) != "qwen2";
+    CHECK(value_of<bool>(made.metadata, "tokenizer.ggml.add_bos_token") == has_bos);
+    CHECK(value_of<bool>(made.metadata, "tokenizer.ggml.add_eos_token") == (std::string(name) == "deepseek"));
+    if (std::string(model) != "llama") continue;
+    CHECK(value_of<bool>(made.metadata, "tokenizer.ggml.add_space_prefix") == (std::string(name) == "llama2"));
+    // Two tokens stand to each other as their scores in SentencePiece's own file.
+    const auto wanted = json::parse(file_content(kTokenizers + name + "/scores.json")).get<std::vector<float>>();
+    const auto& scores = items_of<float>(made.metadata, "tokenizer.ggml.scores");
+    std::vector<size_t> merged;
+    for (size_t id = 0; id < wanted.size(); ++id)
+      if (types[id] == 1 && wanted[id] > -10000 && scores[id] > -1000) merged.push_back(id);
+    CHECK(merged.size() > 200);
+    const auto order = [](std::vector<size_t> ids, const std::vector<float>& by) {
+      std::stable_sort(ids.begin(), ids.end(), [&](size_t a, size_t b) { return by[a] > by[b]; });
+      return ids;
+    };
+    CHECK(order(merged, scores) == order(merged, wanted));
+    CHECK(std::count(types.begin(), types.end(), 6) == 256);
+  }
+  CHECK(says(gguf_model_of_folder(WithTokenizer("qwen2").path()).notes.at(0), "normal form C"));
+}
+
+TEST_CASE(
+    "a model is called Phi-3 if its special tokens take the spaces behind them, as llama.cpp knows it by the name") {
+  const auto name_of = [](bool strips, bool has_all) {
+    const WithTokenizer folder("llama2");
+    folder.change_tokenizer([&](json& all) {
+      json end = all["added_tokens"][2];
+      end["content"] = has_all ? "<|endoftext|>" : "<|other|>", end["id"] = 600, end["rstrip"] = strips;
+      all["added_tokens"].push_back(end);
+    });
+    const std::filesystem::path renamed = folder / "Phi-3-mini";
+    std::filesystem::create_directory(renamed);
+    for (const char* file : {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"})
+      std::filesystem::rename(folder / file, renamed / file);
+    return value_of<std::string>(gguf_model_of_folder(renamed.string()).metadata, "general.name");
+  };
+  CHECK(name_of(true, true) == "Phi-3 Mini");
+  CHECK(name_of(false, true) == "Phi 3 Mini");
+  CHECK(name_of(true, false) == "Phi 3 Mini");
+}
+
+TEST_CASE("ends of texts and advice for sampling come from generation_config.json") {
+  const WithTokenizer folder("llama3");
+  put_file(
+      folder / "generation_config.json",
+      R"({"bos_token_id": 0, "eos_token_id": [1, 7, 9], "temperature": 0.5, "top_k": 20, "repetition_penalty": 1.5})");
+  const GgufModel made = gguf_model_of_folder(folder.path());
+  CHECK(value_of<float>(made.metadata, "general.sampling.temp") == 0.5F);
+  CHECK(value_of<int32_t>(made.metadata, "general.sampling.top_k") == 20);
+  CHECK(value_of<float>(made.metadata, "general.sampling.penalty_repeat") == 1.5F);
+  const TemporaryFolder out;
+  write_gguf(out / "m.gguf", made.tensors, made.metadata);
+  const LanguageModel read = LanguageModel::load(out / "m.gguf"), original = LanguageModel::load(folder.path());
+  CHECK(read.stop_ids() == original.stop_ids());
+  CHECK(read.bos_id() == original.bos_id());
+  CHECK(read.advice().temperature == 0.5);
+}
+
+TEST_CASE("tokenizers that no tokenizer.ggml.model is are refused") {
+  const auto refused = [](const char* name, const std::function<void(json&)>& change, int64_t vocabulary = 640) {
+    const WithTokenizer folder(name, vocabulary);
+    folder.change_tokenizer(change);
+    return folder.refused();
+  };
+  CHECK(says(refused(
+                 "gpt2", [](json&) {}, 400),
+             "the tokenizer has a token 400, but the model's table has 400 rows"));
+  CHECK(says(refused("gpt2", [](json& all) { all["pre_tokenizer"]["add_prefix_space"] = true; }),
+             "no kind of tokenizer.ggml.pre splits text as the pre_tokenizer of tokenizer.json does"));
+  CHECK(says(refused("llama3",
+                     [](json& all) {
+                       all["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\p{N}{1,7}|\\s+|[a-z]+";
+                     }),
+             "no kind of tokenizer.ggml.pre splits text"));
+  CHECK(says(refused("llama3",
+                     [](json& all) {
+                       all["model"] = {{"type", "WordLevel"}, {"vocab", {{"a", 0}}}, {"unk_token", "a"}};
+                       all["added_tokens"] = json::array(), all["post_processor"] = nullptr;
+                     }),
+             "the tokenizer's model is WordLevel"));
+  CHECK(says(refused("llama2", [](json& all) { all["model"]["merges"].erase(all["model"]["merges"].size() / 2); }),
+             "but no merge joins them, as SentencePiece's scores would"));
+  CHECK(says(refused("llama2",
+                     [](json& all) {
+                       all["normalizer"]["normalizers"].push_back({{"type", "Lowercase"}});
+                     }),
+             "the tokenizer has no form in GGUF that gives the same tokens: of '"));
+  CHECK(says(refused("llama3",
+                     [](json& all) {
+                       const json twice = all["post_processor"]["single"][0];
+                       all["post_processor"]["single"].insert(all["post_processor"]["single"].begin(), twice);
+                     }),
+             "puts 2 tokens in front of a text"));
+  const WithTokenizer bare("gpt2");
+  std::filesystem::rename(bare / "tokenizer.json", bare / "vocab.txt");
+  CHECK(says(bare.refused(), "there is a vocab.txt in"));
+}
