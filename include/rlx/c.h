@@ -529,7 +529,7 @@ rlx_status rlx_coreml_predict(rlx_coreml* model, const char* const* names, const
    prediction. Belongs to the model, and stays as it is. */
 rlx_status rlx_coreml_labels(rlx_coreml* model, const char** json, rlx_error** error);
 /* Where Core ML runs each operation, as JSON in the form of rlx_compiled_placement, to be freed by rlx_text_free.
-   `device` says what it may use, "coreml" or "coreml:ane" for two; NULL is "coreml". */
+   `device` says what it may use, "coreml" or "coreml:ane" for two. */
 rlx_status rlx_coreml_placement(const rlx_coreml* model, const char* device, char** json, rlx_error** error);
 void rlx_coreml_free(rlx_coreml* model);
 

@@ -121,7 +121,7 @@ rlx_status rlx_coreml_placement(const rlx_coreml* model, const char* device, cha
   return guarded(error, [&] {
     auto& result = required(json, "json");
     const rlx::CoremlModel& m = required(model, "model").model;
-    result = own_text(placement_json(m.placement(rlx::Device::parse(device ? device : "coreml"))));
+    result = own_text(placement_json(m.placement(rlx::Device::parse(required_text(device, "device")))));
   });
 }
 rlx_status rlx_coreml_make_state(const rlx_coreml* model, rlx_coreml_state** state, rlx_error** error) {

@@ -112,7 +112,7 @@ TEST_CASE("an op that C registers keeps every law on each device") {
   const auto [holds, broken] = judged({});
   CHECK(broken.empty());
   CHECK(holds.size() == laws::all_laws().size());
-  for (const auto& [law, times] : holds) CHECK_MESSAGE(times > 0, law, " says nothing of it");
+  for (const auto& each : holds) CHECK_MESSAGE(each.second > 0, each.first, " says nothing of it");
 }
 
 TEST_CASE("each rule of C's that is wrong breaks its law") {
