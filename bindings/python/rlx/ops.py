@@ -1156,7 +1156,7 @@ def mean(x, axes=(), keep_dims=False):
 def variance(x, axes=(), keep_dims=False, correction=0):
     """The mean of (x - mean)^2 over `axes`; the sum is divided by the count less `correction`, at least 0.
 
-    Source: Chan, Golub, LeVeque, The American Statistician 37 (1983): two passes
+    Source: Chan, Golub, LeVeque, The American Statistician 37 (1983): two passes, corrected
 
     Attributes: axes (list of int; ()), keep_dims (bool; False), correction (int; 0)."""
     return emit_op("variance", [x], [
