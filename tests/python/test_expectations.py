@@ -188,6 +188,12 @@ def test_pinv_with_a_cutoff_that_is_an_array(rng, rcond):
     close(rlx.linalg.pinv(a, rcond), wanted, 1e-10)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
+def test_pinv_of_no_singular_values_with_a_cutoff_that_is_an_array(shape):
+    a = np.zeros(shape)
+    assert rlx.linalg.pinv(a, np.asarray(1e-6)).shape == np.linalg.pinv(a, 1e-6).shape
+
+
 def test_silu_and_sigmoid_of_complex_numbers(rng):
     z = (rng.normal(size=8) + 1j * rng.normal(size=8)).astype(np.complex64)
     close(rlx.nn.sigmoid(z), (1 / (1 + np.exp(-z.astype(np.complex128)))).astype(np.complex64))

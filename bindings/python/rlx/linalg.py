@@ -106,6 +106,11 @@ def inv(a):
     return ops.inverse(_matrix(a))
 
 
+def _largest(s):
+    """The largest of each row of singular values; 0 where there are none."""
+    return rnp.max(s, axis=-1, keepdims=True) if s.shape[-1] != 0 else rnp.zeros((*s.shape[:-1], 1), s.dtype)
+
+
 def pinv(a, rcond=None, hermitian=False):
     """The Moore-Penrose inverse; singular values below rcond times the largest count as 0. `rcond` is a number, or an array with
     one for each matrix of a stack, which may be traced."""
@@ -113,7 +118,7 @@ def pinv(a, rcond=None, hermitian=False):
     if rcond is None or isinstance(rcond, (int, float)):
         return ops.pinv(a, cutoff=-1 if rcond is None else float(rcond))
     u, s, vh = svd(a, full_matrices=False)
-    least = rnp.multiply(rnp.expand_dims(rnp.astype(rcond, s.dtype), -1), rnp.max(s, axis=-1, keepdims=True))
+    least = rnp.multiply(rnp.expand_dims(rnp.astype(rcond, s.dtype), -1), _largest(s))
     counts = rnp.greater(s, least)
     inverse = rnp.where(counts, rnp.reciprocal(rnp.where(counts, s, 1)), 0)
     adjoint = lambda m: rnp.conj(rnp.swapaxes(m, -1, -2))

@@ -217,7 +217,7 @@ def _lstsq(a, b, rcond=None, driver=None):
     over = a.shape[-2] > a.shape[-1] and driver != "gelsy"
     residuals = rnp.sum(rnp.square(rnp.abs(rnp.matmul(a, x) - b)), -2) if over else _nothing(a)
     s = linalg.svdvals(a)
-    least = (np.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond) * rnp.max(s, -1, keepdims=True)
+    least = (np.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond) * linalg._largest(s)
     rank = rnp.astype(rnp.sum(s > least, -1), "int64") if driver != "gels" else rnp.zeros((0,), "int64")
     return rnp.squeeze(x, -1) if vector else x, residuals, rank, s if driver in ("gelsd", "gelss") else _nothing(a)
 
