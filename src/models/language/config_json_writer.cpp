@@ -41,7 +41,11 @@ void recover_llama3(RopeConfig& rope) {
   }
   double context = 0;
   rope.high_frequency_factor = 4;  // of all models so far
-  if (count == 0) context = std::sqrt(1 / std::max(least, 1e-30) * 4 / most);
+  if (count == 0) {                // any between two bounds; a power of two, if there is one
+    context = std::sqrt(1 / std::max(least, 1e-30) * 4 / most);
+    const double power = std::exp2(std::round(std::log2(context)));
+    if (power > 4 / most && power * least < 1) context = power;
+  }
   if (count == 1) context = (y[0] * 3 + 1) / x[0];
   if (count > 1) {
     const double slope = (y[1] - y[0]) / (x[1] - x[0]), at_zero = y[0] - slope * x[0];
