@@ -226,7 +226,9 @@ std::string json_of_config(const LanguageModelConfig& c, std::string_view dtype,
   for (const auto& [type, write] : config_json_writer::kWritten)
     if (type == c.architecture) write(j, c);
   j["torch_dtype"] = dtype;
-  if (bos_id) j["bos_token_id"] = *bos_id;
+  // Null where there is none: classes of transformers have ids of their own otherwise.
+  j["bos_token_id"] = bos_id ? Json(*bos_id) : Json(nullptr);
+  j["eos_token_id"] = nullptr, j["pad_token_id"] = nullptr;
   if (stop_ids.size() == 1) j["eos_token_id"] = stop_ids[0];
   if (stop_ids.size() > 1) j["eos_token_id"] = stop_ids;
   if (c.packing.method == WeightPacking::Method::mlx) {
