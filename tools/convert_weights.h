@@ -1,4 +1,4 @@
-// `rlx convert` of files of weights: GGUF and safetensors, into each other or anew.
+// `rlx convert` of files of weights: GGUF and safetensors, into each other or anew, and of folders of language models.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,11 @@ bool is_weights(const std::string& path);
 /// Writes `output` and says what became of the tensors. What the other format has no word for is an error.
 void convert_weights(const std::string& input, const std::string& output, const WeightsOptions& options, bool quiet,
                      bool json);
+
+/// Whether that is a GGUF file which becomes the folder of a language model.
+bool is_folder_of_gguf(const std::string& input, const std::string& output);
+/// Makes the folder `output`, which must not be there or be empty.
+void convert_to_folder(const std::string& input, const std::string& output, const WeightsOptions& options, bool quiet,
+                       bool json);
 
 }  // namespace rlx::tools

@@ -337,7 +337,7 @@ class LanguageModel::Sequence {
       false;  // whether they must be computed again, because a run failed halfway or tokens were taken back
 };
 
-// ---- as a GGUF file ----
+// ---- in the other format ----
 
 struct GgufModelOptions {
   FileAccess access = FileAccess::mapped;  ///< as LanguageModel::Options::access; of the tensors that stay as they are
@@ -355,5 +355,16 @@ struct GgufModel {
 /// folder's logits. Matrices keep their dtype; vectors, and what llama.cpp has no kernels for otherwise, become f32.
 /// Fails, as unsupported and naming the key, tensor or part of the tokenizer, for what GGUF has no word for.
 GgufModel gguf_model_of_folder(const std::string& folder, const GgufModelOptions& options = {});
+
+/// What a folder is made of: model.safetensors, and files of text by their names.
+struct FolderModel {
+  NamedTensors tensors;
+  std::map<std::string, std::string> texts;  ///< config.json, tokenizer.json, tokenizer_config.json ...
+  std::vector<std::string> notes;
+};
+/// A GGUF file as a folder that transformers reads. Blocks of q4_0, q4_1, q4_k and q8_0 become what mlx-lm packs, with
+/// the same numbers bit for bit; others are refused without `dequantize`, which makes numbers of all of them. Fails, as
+/// unsupported, for what folders have no word for.
+FolderModel folder_model_of_gguf(const std::string& path, const GgufModelOptions& options = {});
 
 }  // namespace rlx

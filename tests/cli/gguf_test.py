@@ -108,6 +108,25 @@ class Gguf(ProgramTest):
         self.fails(2, "is a file of weights, and is made of one", "convert", folder, "-o", self.folder / "x.safetensors")
         self.fails(1, "config.json", "convert", self.folder, "-o", out)
 
+    def test_a_file_of_a_language_model_as_a_folder(self):
+        file, folder, npy = GOLDEN / "language_models/llama3.gguf", self.folder / "llama-3", self.folder / "out.npy"
+        told = json.loads(self.succeeds("convert", file, "-o", folder, "--json"))
+        self.assertEqual((told["folder"], told["tensors"]), (str(folder), 21))
+        self.assertEqual(told["notes"], ["the file has no tokenizer, and so has the folder none"])
+        config = json.loads((folder / "config.json").read_text())
+        self.assertEqual((config["model_type"], config["architectures"]), ("llama", ["LlamaForCausalLM"]))
+        rope = {"rope_type": "llama3", "type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        self.assertEqual(config["rope_scaling"], rope)
+        logits = []
+        for model in (folder, file):
+            self.succeeds("logits", "--model", model, "--tokens", GOLDEN / "language_models/llama3/ids.json", "--npy", npy)
+            logits.append(read_npy(npy))
+        self.assertLess(max(abs(a - b) for a, b in zip(logits[0][1], logits[1][1])), 1e-4)
+        self.fails(2, "is there, and not an empty folder", "convert", file, "-o", folder)
+        self.fails(2, "are of GGUF files, and -o is the folder", "convert", file, "-o", self.folder / "x", "--quantize", "q8_0")
+        self.fails(1, "general.architecture", "convert", FILES / "every_kind.gguf", "-o", self.folder / "y")
+        self.assertFalse((self.folder / "y").exists())
+
 
 if __name__ == "__main__":
     unittest.main()

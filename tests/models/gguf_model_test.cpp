@@ -14,6 +14,7 @@
 
 #include "models/checks.h"
 #include "rlx/blocks.h"
+#include "rlx/element.h"
 #include "rlx/language_model.h"
 #include "support/io_files.h"
 
@@ -419,4 +420,148 @@ TEST_CASE("tokenizers that no tokenizer.ggml.model is are refused") {
   const WithTokenizer bare("gpt2");
   std::filesystem::rename(bare / "tokenizer.json", bare / "vocab.txt");
   CHECK(says(bare.refused(), "there is a vocab.txt in"));
+}
+
+// ---- GGUF files as folders ----
+
+namespace {
+
+/// The folder that a file becomes, written.
+class MadeFolder {
+ public:
+  explicit MadeFolder(const std::string& gguf, const GgufModelOptions& options = {}) {
+    const FolderModel model = folder_model_of_gguf(gguf, options);
+    write_safetensors(folder_ / "model.safetensors", model.tensors);
+    for (const auto& [name, text] : model.texts) put_file(folder_ / name, text);
+  }
+  std::string path() const { return folder_ / ""; }
+  std::string operator/(const std::string& file) const { return folder_ / file; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace
+
+TEST_CASE("the folder that llama.cpp's file becomes has the tensors and the logits of the one that it was made of") {
+  for (const std::string name : kConverted) {
+    CAPTURE(name);
+    const MadeFolder made(kFolders + name + ".gguf");
+    const Tensor wanted = read_npy(kFolders + name + "/logits.npy");
+    const auto logits = LanguageModel::load(made.path(), {.context = 256}).all_logits(text_of_folder(kFolders + name));
+    CHECK(worst_difference(logits, wanted) < 1e-4F);
+    // Of folders in several files one of them is enough here.
+    if (!std::filesystem::exists(kFolders + name + "/model.safetensors")) continue;
+    const NamedTensors tensors = SafetensorsFile::open(made / "model.safetensors").tensors(),
+                       originals = SafetensorsFile::open(kFolders + name + "/model.safetensors").tensors();
+    CHECK(tensors.size() == originals.size());
+    for (const auto& [tensor, value] : originals) {
+      CAPTURE(tensor);
+      REQUIRE(tensors.contains(tensor));
+      const Tensor& other = tensors.at(tensor);
+      REQUIRE(other.type() == value.type());
+      // A norm's weight had 1 added, a decay was no logarithm for a while.
+      const bool is_rounded = tensor.ends_with("norm.weight") || tensor.ends_with("A_log");
+      if (is_rounded) CHECK(worst_difference(other, value) < 1e-5F);
+      else CHECK(other == value);
+    }
+  }
+}
+
+TEST_CASE("blocks become what mlx-lm packs, with the same numbers, or are refused") {
+  const TemporaryFolder files;
+  for (const auto& [kind, folder] : {std::pair(q4_0, "gptq"), std::pair(q4_1, "mlx_4")}) {
+    CAPTURE(name_of(kind));
+    const GgufModel model = gguf_model_of_folder(kPackedFolders + folder);
+    write_gguf(files / "m.gguf", model.tensors, model.metadata);
+    const MadeFolder made(files / "m.gguf");
+    const Tensor wanted = read_npy(kPackedFolders + folder + "/logits.npy");
+    const LanguageModel read = LanguageModel::load(made.path());
+    CHECK(read.config().packing.text() == "MLX, 4 bits, groups of 32");
+    CHECK(worst_difference(read.all_logits(text_of_folder(kPackedFolders + folder)), wanted) < 1e-4F);
+  }
+  GgufModel model = gguf_model_of_folder(kPackedFolders + "awq");
+  write_gguf(files / "awq.gguf", model.tensors, model.metadata);
+  CHECK(says(message_of([&] { folder_model_of_gguf(files / "awq.gguf"); }),
+             "and folders have no form with the same numbers for these blocks; dequantize them (--dequantize bf16)"));
+  CHECK(MadeFolder(files / "awq.gguf", {.dequantize = bf16}).path() != "");
+  const MadeFolder floats(files / "awq.gguf", {.dequantize = f32});
+  CHECK(worst_difference(LanguageModel::load(floats.path()).all_logits(text_of_folder(kPackedFolders + "awq")),
+                         read_npy(kPackedFolders + "awq/logits.npy")) < 1e-4F);
+}
+
+TEST_CASE("each number of a packed folder is that of its block") {
+  // The small Llama, with rows of 256.
+  const FolderCopy wide(kFolders + "llama3");
+  wide.change({{"hidden_size", 256}, {"intermediate_size", 256}, {"num_hidden_layers", 1}, {"head_dim", 64}});
+  NamedTensors tensors;
+  uint32_t state = 1;
+  const auto add = [&](const std::string& name, Shape shape) {
+    Tensor t(f32, std::move(shape));
+    for (float& v : t.mutable_values<float>()) {
+      state = state * 1664525 + 1013904223;  // Knuth 1981, volume 2, 3.3.4
+      v = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-33F;
+    }
+    tensors.emplace(name, t);
+  };
+  add("model.embed_tokens.weight", {41, 256}), add("lm_head.weight", {41, 256}), add("model.norm.weight", {256});
+  const std::string at = "model.layers.0.";
+  for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) add(at + norm + ".weight", {256});
+  for (const char* matrix : {"self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
+    add(at + matrix + ".weight", {256, 256});
+  for (const char* matrix : {"self_attn.k_proj", "self_attn.v_proj"}) add(at + matrix + ".weight", {128, 256});
+  write_safetensors(wide / "model.safetensors", tensors);
+  for (const DType kind : {q4_0, q4_1, q8_0, q4_k}) {
+    CAPTURE(name_of(kind));
+    GgufModel model = gguf_model_of_folder(wide.path());
+    Tensor gate;
+    for (auto& [name, t] : model.tensors) {
+      if (t.rank() == 2) t = quantized(t, kind);
+      if (name == "blk.0.ffn_gate.weight") gate = t;
+    }
+    const TemporaryFolder files;
+    write_gguf(files / "m.gguf", model.tensors, model.metadata);
+    const FolderModel folder = folder_model_of_gguf(files / "m.gguf");
+    const Tensor &words = folder.tensors.at(at + "mlp.gate_proj.weight"),
+                 &scales = folder.tensors.at(at + "mlp.gate_proj.scales"),
+                 &biases = folder.tensors.at(at + "mlp.gate_proj.biases");
+    const Tensor numbers = dequantized(gate);
+    const size_t bits = kind == q8_0 ? 8 : 4;
+    REQUIRE(words.shape() == Shape{256, static_cast<int64_t>(256 * bits / 32)});
+    CHECK(scales.dtype() == (kind == q4_k ? f32 : f16));
+    size_t wrong = 0;
+    for (size_t i = 0; i < numbers.element_count(); ++i) {
+      const auto byte = static_cast<unsigned>(words.data()[i * bits / 8]);
+      const unsigned code = bits == 8 ? byte : i % 2 ? byte >> 4 : byte & 15;
+      const auto scale = static_cast<float>(load_number(scales, i / 32)),
+                 bias = static_cast<float>(load_number(biases, i / 32));
+      wrong += static_cast<float>(code) * scale + bias != numbers.values<float>()[i];
+    }
+    CHECK(wrong == 0);
+    const MadeFolder made(files / "m.gguf");
+    const std::vector<int32_t> ids = {1, 5, 9, 30, 2, 17, 40};
+    CHECK(worst_difference(LanguageModel::load(made.path()).all_logits(ids),
+                           LanguageModel::load(files / "m.gguf").all_logits(ids)) < 1e-4F);
+  }
+}
+
+TEST_CASE("a folder and back has the tokens, ends and advice that it had") {
+  for (const char* name : {"gpt2", "llama3", "qwen2", "llama2", "deepseek", "gemma"}) {
+    CAPTURE(name);
+    const WithTokenizer folder(name);
+    put_file(folder / "generation_config.json", R"({"eos_token_id": [2, 7], "temperature": 0.5, "top_k": 20})");
+    const GgufModel model = gguf_model_of_folder(folder.path());
+    const TemporaryFolder files;
+    write_gguf(files / "m.gguf", model.tensors, model.metadata);
+    const MadeFolder made(files / "m.gguf");
+    const LanguageModel read = LanguageModel::load(made.path());
+    for (const json& row : json::parse(file_content(kTokenizers + name + "/ids.json"))) {
+      CAPTURE(row[0].dump());
+      CHECK(read.tokenizer().encode(row[0].get<std::string>()).ids == row[1].get<std::vector<int32_t>>());
+    }
+    const LanguageModel file = LanguageModel::load(files / "m.gguf");
+    CHECK(read.stop_ids() == file.stop_ids());
+    CHECK(read.advice().temperature == 0.5);
+    CHECK(read.chat_template()->text() == file.chat_template()->text());
+  }
 }

@@ -85,6 +85,7 @@ std::string report_json(const std::string& output, const PackageReport& report) 
 
 void Convert::run() {
   if (is_weights(output)) return convert_weights(model, output, of_weights, quiet, json);
+  if (is_folder_of_gguf(model, output)) return convert_to_folder(model, output, of_weights, quiet, json);
   if (std::filesystem::path(output).extension() != ".mlpackage")
     throw UsageError("-o must name a .mlpackage, or a .gguf or .safetensors file of weights, and is '" + output + "'");
   options.dims = bindings_of("--dim", dims);
@@ -163,7 +164,7 @@ Subcommand add_convert(CLI::App& rlx) {
       ->required();
   app->add_option("-o,--output", convert->output,
                   "the package to write, X.mlpackage, or the file of weights, X.gguf or X.safetensors; one that is "
-                  "there is replaced")
+                  "there is replaced. Of X.gguf any other name is a new folder of a language model")
       ->required();
   app->add_option("--weights,--params", convert->weights,
                   "a .safetensors file with the params; default: that of the model's folder");
@@ -218,7 +219,8 @@ Examples:
   rlx convert model.gguf -o model.safetensors --dequantize bf16
   rlx convert model.safetensors -o model.gguf --quantize q8_0
   rlx convert Qwen3-0.6B -o qwen3.gguf                   # a folder of a language model, with its tokenizer
-  rlx convert Qwen3-0.6B -o qwen3-q8_0.gguf --quantize q8_0)");
+  rlx convert Qwen3-0.6B -o qwen3-q8_0.gguf --quantize q8_0
+  rlx convert qwen3-q4_k_m.gguf -o Qwen3-0.6B --dequantize bf16)");
   return {app, [convert] { convert->run(); }};
 }
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -450,8 +452,160 @@ std::string finish(const Source& source, bool is_sentence_piece, VocabularyAsGgu
   return difference;
 }
 
+// ---- tokenizer.json ----
+
+using Json = nlohmann::json;  // not the ordered one, which looks for each key from the first one on
+
+template <class Item>
+const std::vector<Item>& list_in(const GgufMetadata& m, const char* key) {  // the reader has seen that they are right
+  static const std::vector<Item> none;
+  const GgufValue* value = find_value(m, key);
+  const auto* array = value ? std::get_if<GgufArray>(value) : nullptr;
+  const auto* items = array ? std::get_if<std::vector<Item>>(&array->items) : nullptr;
+  return items ? *items : none;
+}
+
+Json replaced_json(const char* type, const char* from, const char* to) {
+  return {{"type", type}, {"pattern", {{"String", from}}}, {"content", to}};
+}
+
+/// A merge for each way in which two tokens are a third, the one of the highest score first: as transformers makes them
+/// of SentencePiece's files (convert_slow_tokenizer.py).
+Json merges_by_score(const std::vector<std::string>& texts, const std::vector<float>& scores,
+                     const std::vector<int32_t>& types) {
+  std::unordered_map<std::string, size_t> ids;
+  for (size_t id = 0; id < texts.size(); ++id)
+    if (types.empty() || types[id] == kNormal || types[id] == kUserDefined) ids.emplace(texts[id], id);
+  struct Merge {
+    float score;
+    size_t left, right;
+  };
+  std::vector<Merge> merges;
+  for (const auto& [text, id] : ids)
+    for (size_t split = utf8_size(text.empty() ? 'a' : text[0]); split < text.size(); split += utf8_size(text[split])) {
+      const auto left = ids.find(text.substr(0, split)), right = ids.find(text.substr(split));
+      if (left != ids.end() && right != ids.end())
+        merges.push_back({id < scores.size() ? scores[id] : 0, left->second, right->second});
+    }
+  std::sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
+    return std::tuple(-a.score, a.left, a.right) < std::tuple(-b.score, b.left, b.right);
+  });
+  Json all = Json::array();
+  for (const Merge& m : merges) all.push_back(Json::array({texts[m.left], texts[m.right]}));
+  return all;
+}
+
+Json around_json(const Around& around, const std::vector<std::string>& texts) {
+  Json single = Json::array(), pair = Json::array(), special = Json::object();
+  const auto put = [&](Json& to, std::optional<int32_t> id, int type_id) {
+    if (!id) return;
+    const std::string& text = texts[static_cast<size_t>(*id)];
+    to.push_back({{"SpecialToken", {{"id", text}, {"type_id", type_id}}}});
+    special[text] = {{"id", text}, {"ids", Json::array({*id})}, {"tokens", Json::array({text})}};
+  };
+  const auto text = [&](Json& to, const char* name, int type_id) {
+    put(to, around.before, type_id);
+    to.push_back({{"Sequence", {{"id", name}, {"type_id", type_id}}}});
+    put(to, around.behind, type_id);
+  };
+  text(single, "A", 0), text(pair, "A", 0), text(pair, "B", 1);
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
 }  // namespace
 }  // namespace gguf_writer
+
+std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
+  using namespace gguf_writer;  // NOLINT(google-build-using-namespace)
+  return with_context("writing a tokenizer.json", [&] {
+    const Tokenizer original = Tokenizer::from_gguf(metadata);
+    const auto& texts = list_in<std::string>(metadata, "tokenizer.ggml.tokens");
+    const auto& types = list_in<int32_t>(metadata, "tokenizer.ggml.token_type");
+    const auto text_of_key = [&](const char* key) {
+      const GgufValue* value = find_value(metadata, key);
+      const auto* text = value ? std::get_if<std::string>(value) : nullptr;
+      return text ? *text : std::string();
+    };
+    const std::string kind = text_of_key("tokenizer.ggml.model");
+    if (kind != "gpt2" && kind != "llama")
+      fail(ErrorCode::unsupported, "tokenizer.ggml.model is '", kind.substr(0, 60),
+           "'; what can be written is gpt2 and llama");
+    Json model = {{"type", "BPE"},
+                  {"dropout", nullptr},
+                  {"unk_token", nullptr},
+                  {"continuing_subword_prefix", nullptr},
+                  {"end_of_word_suffix", nullptr},
+                  {"fuse_unk", kind == "llama"},
+                  {"byte_fallback", kind == "llama"},
+                  {"ignore_merges", false}};
+    Json vocab = Json::object(), added = Json::array();
+    std::unordered_set<std::string> known;
+    for (size_t id = 0; id < texts.size(); ++id) {
+      const int32_t type = types.empty() ? kNormal : types[id];
+      if (texts[id].empty() || !known.insert(texts[id]).second || type == kUnused) continue;
+      vocab[texts[id]] = id;
+      if (type != kControl && type != kUnknown && type != kUserDefined) continue;
+      added.push_back({{"id", id},
+                       {"content", texts[id]},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", type != kUserDefined}});
+    }
+    model["vocab"] = std::move(vocab);
+    const Around around = around_of(original);
+    Json json = {{"version", "1.0"},
+                 {"truncation", nullptr},
+                 {"padding", nullptr},
+                 {"added_tokens", std::move(added)},
+                 {"normalizer", nullptr},
+                 {"pre_tokenizer", nullptr},
+                 {"post_processor", around_json(around, texts)}};
+    if (kind == "gpt2") {
+      const PreKind pre = pre_kind(text_of_key("tokenizer.ggml.pre"));
+      if (pre.raw_utf8) fail(ErrorCode::unsupported, "tokenizer.ggml.pre is of tokens that are no bytes");
+      Json steps = Json::array();
+      for (const char* pattern : pre.patterns)
+        steps.push_back(
+            {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
+      const Json bytes = {
+          {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+      steps.push_back(bytes);
+      json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+      json["decoder"] = bytes;
+      model["ignore_merges"] = pre.ignore_merges;
+      Json merges = Json::array();
+      for (const std::string& pair : list_in<std::string>(metadata, "tokenizer.ggml.merges")) {
+        const size_t space = pair.find(' ', 1);
+        merges.push_back(Json::array({pair.substr(0, space), pair.substr(space + 1)}));
+      }
+      model["merges"] = std::move(merges);
+    } else {
+      const GgufValue* flag = find_value(metadata, "tokenizer.ggml.add_space_prefix");
+      const bool has_prefix = !flag || std::get<bool>(*flag);
+      const std::string mark(kSpaceMark);
+      const Json spaces = replaced_json("Replace", " ", mark.c_str());
+      json["normalizer"] =
+          has_prefix ? Json{{"type", "Sequence"}, {"normalizers", {{{"type", "Prepend"}, {"prepend", mark}}, spaces}}}
+                     : spaces;
+      Json steps = {replaced_json("Replace", mark.c_str(), " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+      if (has_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+      json["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+      if (const GgufValue* unk = find_value(metadata, "tokenizer.ggml.unknown_token_id"))
+        model["unk_token"] = texts.at(std::get<uint32_t>(*unk));
+      model["merges"] = merges_by_score(texts, list_in<float>(metadata, "tokenizer.ggml.scores"), types);
+    }
+    json["model"] = std::move(model);
+    std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const Source made(text);
+    const std::string difference = first_difference(made, original, false);
+    if (!difference.empty())
+      fail(ErrorCode::unsupported,
+           "the tokenizer has no form in tokenizer.json that gives the same tokens: ", difference);
+    return text;
+  });
+}
 
 VocabularyAsGguf vocabulary_as_gguf(std::string_view tokenizer_json, int64_t vocabulary) {
   using namespace gguf_writer;  // NOLINT(google-build-using-namespace)

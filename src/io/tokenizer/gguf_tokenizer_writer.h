@@ -23,4 +23,8 @@ struct VocabularyAsGguf {
 /// texts.
 VocabularyAsGguf vocabulary_as_gguf(std::string_view tokenizer_json, int64_t vocabulary);
 
+/// The other way round: the text of a tokenizer.json. Fails, as unsupported, for models but byte-level BPE ("gpt2") and
+/// SentencePiece's BPE ("llama"), or if the two would give other tokens.
+std::string tokenizer_json_of_gguf(const GgufMetadata& metadata);
+
 }  // namespace rlx::tokenizer

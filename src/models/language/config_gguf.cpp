@@ -401,6 +401,12 @@ class TensorsOfFile final : public TensorSource {
 }  // namespace
 }  // namespace language::config_gguf
 
+const language::GgufArchitecture* language::gguf_architecture(std::string_view name) {
+  for (const config_gguf::Architecture& a : config_gguf::kArchitectures)
+    if (a.described.name == name) return &a.described;
+  return nullptr;
+}
+
 const language::GgufArchitecture* language::gguf_architecture_of_folder(std::string_view model_type) {
   for (const config_gguf::Architecture& a : config_gguf::kArchitectures)
     for (const std::string_view folder : a.described.folders)

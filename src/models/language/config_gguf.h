@@ -27,6 +27,8 @@ struct GgufArchitecture {
   bool has_own_head_dim = true;        ///< heads may have another width than hidden / heads
   bool turns_neighbours = false;       ///< rotary positions of queries and keys turn neighbours, not halves of a head
 };
+/// Null for a name that is none.
+const GgufArchitecture* gguf_architecture(std::string_view name);
 /// Null for a model_type that no architecture of GGUF is.
 const GgufArchitecture* gguf_architecture_of_folder(std::string_view model_type);
 /// The key, behind "llama." or whatever it is, of the epsilon of norms.
@@ -46,8 +48,9 @@ std::vector<std::pair<std::string, Tensor>> tensors_of_config(const LanguageMode
 /// What llama.cpp leaves out that these metadata say, for notes.
 std::vector<std::string> unread_by_llama_cpp(const LanguageModelConfig& config, const GgufArchitecture& architecture);
 
-/// Fails, as unsupported, naming the key of config.json, if a description that was read from GGUF differs in what a
-/// model computes from the one that was to be written.
-void require_same_model(const LanguageModelConfig& wanted, const LanguageModelConfig& read);
+/// Fails, as unsupported, naming the key of config.json, if a description that was read from what was written differs
+/// in what a model computes from the one that was to be written. Both are as GGUF has them; `to_folder` is what was
+/// written.
+void require_same_model(const LanguageModelConfig& wanted, const LanguageModelConfig& read, bool to_folder = false);
 
 }  // namespace rlx::language

@@ -34,7 +34,8 @@ class Written {
 
 bool are_near(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max({1e-6, std::abs(a), std::abs(b)}); }
 bool are_near(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) { return are_near(x, y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](double x, double y) { return std::abs(x - y) <= 1e-5 * std::abs(x); });
 }
 
 void write_rope(const LanguageModelConfig& c, const GgufArchitecture& a, Written& w) {
@@ -169,6 +170,7 @@ void require_place(const LanguageModelConfig& c, const GgufArchitecture& a) {
 
 class Compared {
  public:
+  explicit Compared(bool to_folder) : to_folder_(to_folder) {}
   template <class T>
   void same(const char* key, const T& wanted, const T& read) const {
     if (wanted != read) differ(key, text_of(wanted), text_of(read));
@@ -209,10 +211,14 @@ class Compared {
   }
 
  private:
-  [[noreturn]] static void differ(const char* key, const std::string& wanted, const std::string& read) {
+  [[noreturn]] void differ(const char* key, const std::string& wanted, const std::string& read) const {
+    if (to_folder_)
+      fail(ErrorCode::unsupported, "what the metadata say of '", key, "' (", wanted, ") has no word in config.json",
+           read.empty() ? "" : text_of(", where it would be read as ", read));
     fail(ErrorCode::unsupported, "what '", key, "' in config.json says (", wanted,
          ") has no word in GGUF files of this architecture", read.empty() ? "" : text_of(", which are read as ", read));
   }
+  bool to_folder_;
 };
 
 }  // namespace
@@ -276,8 +282,8 @@ std::vector<std::string> unread_by_llama_cpp(const LanguageModelConfig& c, const
   return all;
 }
 
-void require_same_model(const LanguageModelConfig& a, const LanguageModelConfig& b) {
-  const config_gguf_writer::Compared compared;
+void require_same_model(const LanguageModelConfig& a, const LanguageModelConfig& b, bool to_folder) {
+  const config_gguf_writer::Compared compared(to_folder);
   compared.same("vocab_size", a.vocabulary, b.vocabulary);
   compared.same("hidden_size", a.hidden, b.hidden);
   compared.same("num_hidden_layers", a.layers, b.layers);
@@ -309,7 +315,7 @@ void require_same_model(const LanguageModelConfig& a, const LanguageModelConfig&
     const auto windows = [](const LanguageModelConfig& c) {
       std::vector<int64_t> all;
       for (int64_t i = 0; i < c.layers; ++i)
-        all.push_back(!c.windowed.empty() && c.windowed[static_cast<size_t>(i)] ? c.window : 0);
+        all.push_back(c.window < c.context && !c.windowed.empty() && c.windowed[static_cast<size_t>(i)] ? c.window : 0);
       return all;
     };
     compared.same("sliding_window", windows(a), windows(b));

@@ -11,6 +11,7 @@
 #include "models/language/config_json_keys.h"
 #include "models/language/config_json_packing.h"
 #include "models/language/config_json_rope.h"
+#include "models/language/config_json_writer.h"
 
 namespace rlx {
 namespace language::config_json {  // a unity build puts both configurations into one file
@@ -450,6 +451,12 @@ std::string with_infinite_limits(std::string_view text) {
 
 }  // namespace
 }  // namespace language::config_json
+
+std::string_view language::folder_class_of(std::string_view model_type) {
+  for (const config_json::Architecture& a : config_json::kArchitectures)
+    if (a.name == model_type) return a.model;
+  return {};
+}
 
 LanguageModelConfig LanguageModelConfig::from_json(std::string_view text) {
   using namespace language::config_json;  // NOLINT(google-build-using-namespace)

@@ -356,12 +356,7 @@ class Gguf final : public NamedWeights {
 
 std::unique_ptr<WeightFiles> open_folder(const std::string& folder, const LanguageModelConfig& config,
                                          FileAccess access) {
-  const bool is_mamba = config.architecture == "mamba" || config.architecture == "mamba2";
-  const auto names = is_mamba                        ? kMambaNames
-                     : config.architecture == "gpt2" ? kGpt2Names
-                     : config.post_norms             ? kGemmaNames
-                                                     : kFolderNames;
-  return std::make_unique<Folder>(folder, names, config, access);
+  return std::make_unique<Folder>(folder, folder_names_of(config), config, access);
 }
 std::unique_ptr<WeightFiles> open_gguf(const GgufFile& file, const LanguageModelConfig& config) {
   return std::make_unique<Gguf>(file, config);

@@ -148,6 +148,12 @@ std::optional<std::string_view> layer_in(std::string_view pattern, std::string_v
 const std::span<const WeightName> kFolderNames = kFolder, kGemmaNames = kGemma, kGpt2Names = kGpt2,
                                   kMambaNames = kMamba;
 
+std::span<const WeightName> folder_names_of(const LanguageModelConfig& config) {
+  if (config.architecture == "mamba" || config.architecture == "mamba2") return kMambaNames;
+  if (config.architecture == "gpt2") return kGpt2Names;
+  return config.post_norms ? kGemmaNames : kFolderNames;
+}
+
 std::span<const WeightName> gguf_names_of(std::string_view architecture) {
   if (architecture != "qwen3next") return kGguf;
   static const std::vector<WeightName> names = [] {

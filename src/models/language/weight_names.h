@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "rlx/language_model.h"
+
 namespace rlx::language {
 
 /// How a tensor stands in the file: as the param, as [in, out], or with other dims of 1 or as one row.
@@ -20,6 +22,8 @@ struct WeightName {
 /// As transformers names them, for most architectures and for Gemma 2 and 3 (whose norms have other places); GPT-2's;
 /// Mamba's.
 extern const std::span<const WeightName> kFolderNames, kGemmaNames, kGpt2Names, kMambaNames;
+/// Which of them a folder has.
+std::span<const WeightName> folder_names_of(const LanguageModelConfig& config);
 /// As GGUF names them; in Qwen3-Next the norm in front of the feed-forward has another name.
 std::span<const WeightName> gguf_names_of(std::string_view architecture);
 
