@@ -84,7 +84,9 @@ TEST_CASE("a folder becomes the tensors and the metadata that llama.cpp's conver
     const GgufModel made = gguf_model_of_folder(kFolders + name);
     const GgufFile wanted = GgufFile::open(kFolders + name + ".gguf");
     CHECK(made.tensors.size() == wanted.entries().size());
-    for (const auto& [tensor, value] : made.tensors) {
+    for (const auto& each : made.tensors) {
+      const auto& tensor = each.first;
+      const Tensor& value = each.second;
       CAPTURE(tensor);
       REQUIRE(wanted.find(tensor) != nullptr);
       const Tensor other = wanted.tensor(tensor);
@@ -97,14 +99,17 @@ TEST_CASE("a folder becomes the tensors and the metadata that llama.cpp's conver
         CHECK(value == other);
       }
     }
-    for (const auto& [key, value] : wanted.metadata()) {
+    for (const auto& each : wanted.metadata()) {
+      const auto& key = each.first;
+      const auto& value = each.second;
       CAPTURE(key);
       const GgufValue* found = find_value(made.metadata, key);
       REQUIRE(found != nullptr);
       CHECK_MESSAGE(is_near(*found, value), gguf_json(*found) << " and not " << gguf_json(value));
     }
     // What readers take for granted there is said here.
-    for (const auto& [key, value] : made.metadata) {
+    for (const auto& each : made.metadata) {
+      const auto& key = each.first;
       bool is_usual = false;
       for (const char* end : {".vocab_size", ".key_length", ".value_length", ".freq_base", ".dimension_count"})
         is_usual |= key.ends_with(end);
@@ -230,7 +235,9 @@ TEST_CASE("halves stay halves, and vectors become f32") {
   const Both both = both_of(copy.path());
   CHECK(worst_difference(both.file, both.folder) < 1e-5F);
   const GgufModel made = gguf_model_of_folder(copy.path());
-  for (const auto& [name, t] : made.tensors) {
+  for (const auto& each : made.tensors) {
+    const auto& name = each.first;
+    const Tensor& t = each.second;
     CAPTURE(name);
     CHECK(t.dtype() == (t.rank() == 1 ? f32 : bf16));
   }
@@ -302,7 +309,8 @@ TEST_CASE("the file's tokenizer makes the tokens of the package tokenizers") {
   const std::vector<std::array<const char*, 3>> kinds = {
       {"gpt2", "gpt2", "gpt-2"},      {"llama3", "gpt2", "llama-bpe"},     {"qwen2", "gpt2", "qwen2"},
       {"llama2", "llama", "default"}, {"deepseek", "gpt2", "deepseek-v3"}, {"gemma", "llama", "default"}};
-  for (const auto& [name, model, pre] : kinds) {
+  for (const auto& each : kinds) {
+    const char *name = each[0], *model = each[1], *pre = each[2];
     CAPTURE(name);
     const WithTokenizer folder(name);
     const GgufModel made = gguf_model_of_folder(folder.path());
@@ -455,7 +463,9 @@ TEST_CASE("the folder that llama.cpp's file becomes has the tensors and the logi
     const NamedTensors tensors = SafetensorsFile::open(made / "model.safetensors").tensors(),
                        originals = SafetensorsFile::open(kFolders + name + "/model.safetensors").tensors();
     CHECK(tensors.size() == originals.size());
-    for (const auto& [tensor, value] : originals) {
+    for (const auto& each : originals) {
+      const auto& tensor = each.first;
+      const auto& value = each.second;
       CAPTURE(tensor);
       REQUIRE(tensors.contains(tensor));
       const Tensor& other = tensors.at(tensor);
@@ -470,7 +480,9 @@ TEST_CASE("the folder that llama.cpp's file becomes has the tensors and the logi
 
 TEST_CASE("blocks become what mlx-lm packs, with the same numbers, or are refused") {
   const TemporaryFolder files;
-  for (const auto& [kind, folder] : {std::pair(q4_0, "gptq"), std::pair(q4_1, "mlx_4")}) {
+  for (const auto& each : {std::pair(q4_0, "gptq"), std::pair(q4_1, "mlx_4")}) {
+    const DType kind = each.first;
+    const std::string folder = each.second;
     CAPTURE(name_of(kind));
     const GgufModel model = gguf_model_of_folder(kPackedFolders + folder);
     write_gguf(files / "m.gguf", model.tensors, model.metadata);
