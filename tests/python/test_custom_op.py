@@ -4,6 +4,8 @@ said with the rule's name.
 
 import gc
 import json
+import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -352,7 +354,8 @@ def listed_wrong(x):
 def _(x):
     return x + 1.25
 """)
-    run = lambda *words: subprocess.run([sys.executable, "-m", "rlx", "--load", str(file), *words], capture_output=True, text=True)
+    here = {**os.environ, "PYTHONPATH": str(pathlib.Path(rlx.__file__).parents[1])}
+    run = lambda *words: subprocess.run([sys.executable, "-m", "rlx", "--load", str(file), *words], capture_output=True, text=True, env=here)
     listed = run("ops", "listed_clip", "--json")
     assert listed.returncode == 0, listed.stderr
     (entry,) = json.loads(listed.stdout)["ops"]
