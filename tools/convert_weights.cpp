@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <vector>
 
+#include "io/atomic_file.h"
 #include "rlx/blocks.h"
 #include "rlx/gguf.h"
 #include "rlx/language_model.h"
@@ -96,6 +96,25 @@ void write_weights(const std::string& path, const WeightsOfFile& weights, const 
   write_safetensors(path, NamedTensors(weights.tensors.begin(), weights.tensors.end()), metadata);
 }
 
+/// Says what was written, as a line with the notes below it or as JSON. `tensors` are pairs of names and tensors.
+template <class Named>
+void say_written(std::string_view kind, const std::string& output, const Named& tensors,
+                 const std::vector<std::string>& notes, bool json) {
+  uint64_t bytes = 0;
+  for (const auto& each : tensors) bytes += each.second.byte_count();
+  std::string listed, lines;
+  for (const std::string& note : notes) {
+    listed += (listed.empty() ? "" : ", ") + json_text(note);
+    lines += "  " + note + "\n";
+  }
+  if (json)
+    write_out(text_of("{\"", kind, "\": ", json_text(output), ", \"tensors\": ", tensors.size(), ", \"bytes\": ", bytes,
+                      ", \"notes\": [", listed, "]}\n"));
+  else
+    write_out(
+        text_of("'", output, "': ", tensors.size(), " tensors, ", bytes_text(static_cast<double>(bytes)), "\n", lines));
+}
+
 }  // namespace
 
 bool is_folder_of_gguf(const std::string& input, const std::string& output) {
@@ -120,24 +139,11 @@ void convert_to_folder(const std::string& input, const std::string& output, cons
   write_safetensors((fs::path(output) / "model.safetensors").string(), model.tensors, {{"format", "pt"}});
   for (const auto& [name, text] : model.texts) {
     const std::string path = (fs::path(output) / name).string();
-    std::ofstream file(path, std::ios::binary);
-    if (!file.write(text.data(), static_cast<std::streamsize>(text.size())).flush())
-      fail(ErrorCode::io, "cannot write '", path, "'");
+    AtomicFile file(path);
+    file.write(text);
+    file.commit();
   }
-  if (quiet && !json) return;
-  uint64_t bytes = 0;
-  for (const auto& each : model.tensors) bytes += each.second.byte_count();
-  std::string notes, lines;
-  for (const std::string& note : model.notes) {
-    notes += (notes.empty() ? "" : ", ") + json_text(note);
-    lines += "  " + note + "\n";
-  }
-  if (json)
-    write_out(text_of("{\"folder\": ", json_text(output), ", \"tensors\": ", model.tensors.size(),
-                      ", \"bytes\": ", bytes, ", \"notes\": [", notes, "]}\n"));
-  else
-    write_out(text_of("'", output, "': ", model.tensors.size(), " tensors, ", bytes_text(static_cast<double>(bytes)),
-                      "\n", lines));
+  if (!quiet || json) say_written("folder", output, model.tensors, model.notes, json);
 }
 
 bool is_weights(const std::string& path) { return path.ends_with(".gguf") || path.ends_with(".safetensors"); }
@@ -177,22 +183,12 @@ void convert_weights(const std::string& input, const std::string& output, const 
   if (!changes.empty()) describe_kinds(weights);
   write_weights(output, weights, options);
   if (quiet && !json) return;
-  uint64_t bytes = 0;
-  for (const auto& each : weights.tensors) bytes += each.second.byte_count();
-  std::string notes, lines;
-  const auto add = [&](const std::string& note) {
-    notes += (notes.empty() ? "" : ", ") + json_text(note);
-    lines += "  " + note + "\n";
-  };
+  std::vector<std::string> notes;
   for (const auto& [from_to, count] : changes)
-    add(text_of(count, count == 1 ? " tensor of " : " tensors of ", from_to.first, " became ", from_to.second));
-  for (const std::string& note : weights.notes) add(note);
-  if (json)
-    write_out(text_of("{\"file\": ", json_text(output), ", \"tensors\": ", weights.tensors.size(),
-                      ", \"bytes\": ", bytes, ", \"notes\": [", notes, "]}\n"));
-  else
-    write_out(text_of("'", output, "': ", weights.tensors.size(), " tensors, ", bytes_text(static_cast<double>(bytes)),
-                      "\n", lines));
+    notes.push_back(
+        text_of(count, count == 1 ? " tensor of " : " tensors of ", from_to.first, " became ", from_to.second));
+  notes.insert(notes.end(), weights.notes.begin(), weights.notes.end());
+  say_written("file", output, weights.tensors, notes, json);
 }
 
 }  // namespace rlx::tools

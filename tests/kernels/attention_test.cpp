@@ -376,27 +376,40 @@ TEST_CASE_FIXTURE(MatrixTiles, "numbers out of the range of split bf16 are atten
   }
 }
 
+namespace {
+
+/// The results of 64 equal queries, where the first key has the score and the value `first`, and all others `rest`.
+struct KeyOfEach {
+  float score, value;
+};
+std::vector<float> of_first_and_rest(bool tiles, int64_t keys, KeyOfEach first, KeyOfEach rest) {
+  constexpr int64_t kQueries = 64, kWidth = 64, kValues = 16;
+  std::vector<float> q(kQueries * kWidth), k(static_cast<size_t>(keys * kWidth)),
+      v(static_cast<size_t>(keys * kValues), rest.value), out(kQueries * kValues);
+  for (int64_t i = 0; i < kQueries; ++i) q[static_cast<size_t>(i * kWidth)] = 1;
+  for (int64_t j = 0; j < keys; ++j) k[static_cast<size_t>(j * kWidth)] = j == 0 ? first.score : rest.score;
+  std::fill_n(v.begin(), kValues, first.value);
+  AttentionArgs a;
+  a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
+  a.q_stride = a.k_stride = a.head_dim = kWidth, a.v_stride = a.out_stride = a.value_dim = kValues;
+  a.q_rows = kQueries, a.k_rows = keys;
+  plan(a, tiles);
+  REQUIRE((a.strategy.kernel == AttentionKernel::matrix_tiles) == tiles);
+  Scratch scratch(attention_scratch_bytes(a));
+  attention(a, 0, kQueries, scratch.data());
+  return out;
+}
+
+}  // namespace
+
 TEST_CASE_FIXTURE(MatrixTiles, "weights far below 1 keep their digits on tiles, whose terms must not be subnormal") {
-  constexpr int64_t kQueries = 64, kKeys = 640, kWidth = 64, kValues = 16;
+  constexpr int64_t kKeys = 640;
   for (bool tiles : {false, true}) {
     if (tiles && !are_there) continue;
     INFO("tiles ", tiles);
     for (float score = -60; score > -106; score -= 1.37F) {
-      // The value of the first key, which has nearly all of the weight, is 0; the others are 1.
-      std::vector<float> q(kQueries * kWidth), k(kKeys * kWidth), v(kKeys * kValues, 1), out(kQueries * kValues);
-      for (int64_t i = 0; i < kQueries; ++i) q[static_cast<size_t>(i * kWidth)] = 1;
-      for (int64_t j = 1; j < kKeys; ++j) k[static_cast<size_t>(j * kWidth)] = score;
-      std::fill_n(v.begin(), kValues, 0.0F);
-      AttentionArgs a;
-      a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
-      a.q_stride = a.k_stride = a.head_dim = kWidth, a.v_stride = a.out_stride = a.value_dim = kValues;
-      a.q_rows = kQueries, a.k_rows = kKeys;
-      plan(a, tiles);
-      REQUIRE((a.strategy.kernel == AttentionKernel::matrix_tiles) == tiles);
-      Scratch scratch(attention_scratch_bytes(a));
-      attention(a, 0, kQueries, scratch.data());
       const double exact = (kKeys - 1) * std::exp(static_cast<double>(score));
-      for (const float y : out) {
+      for (const float y : of_first_and_rest(tiles, kKeys, {0, 0}, {score, 1})) {
         INFO("639 e^", score, " = ", exact, " is ", y);
         REQUIRE(std::fabs(static_cast<double>(y) - exact) <= 0x1p-17 * exact + kKeys * 0x1p-149);
       }
@@ -405,26 +418,13 @@ TEST_CASE_FIXTURE(MatrixTiles, "weights far below 1 keep their digits on tiles, 
 }
 
 TEST_CASE_FIXTURE(MatrixTiles, "many equal small weights are not all rounded alike as they are added to a large one") {
-  constexpr int64_t kQueries = 64, kKeys = 1280, kWidth = 64, kValues = 16;
+  constexpr int64_t kKeys = 1280;
   for (bool tiles : {false, true}) {
     if (tiles && !are_there) continue;
     INFO("tiles ", tiles);
     for (float score = 8; score < 12; score += 0.37F) {
-      // The value of the first key, which has most of the weight, is 1; the others, of score 0, have 0.
-      std::vector<float> q(kQueries * kWidth), k(kKeys * kWidth), v(kKeys * kValues), out(kQueries * kValues);
-      for (int64_t i = 0; i < kQueries; ++i) q[static_cast<size_t>(i * kWidth)] = 1;
-      k[0] = score;
-      std::fill_n(v.begin(), kValues, 1.0F);
-      AttentionArgs a;
-      a.q = q.data(), a.k = k.data(), a.v = v.data(), a.out = out.data();
-      a.q_stride = a.k_stride = a.head_dim = kWidth, a.v_stride = a.out_stride = a.value_dim = kValues;
-      a.q_rows = kQueries, a.k_rows = kKeys;
-      plan(a, tiles);
-      REQUIRE((a.strategy.kernel == AttentionKernel::matrix_tiles) == tiles);
-      Scratch scratch(attention_scratch_bytes(a));
-      attention(a, 0, kQueries, scratch.data());
       const double exact = 1 / (1 + (kKeys - 1) * std::exp(-static_cast<double>(score)));
-      for (const float y : out) {
+      for (const float y : of_first_and_rest(tiles, kKeys, {score, 1}, {0, 0})) {
         INFO("score ", score, ": ", exact, " is ", y);
         REQUIRE(std::fabs(static_cast<double>(y) - exact) <= 0x1p-19 * exact);
       }

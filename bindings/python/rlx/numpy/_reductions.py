@@ -127,8 +127,10 @@ def var(x, axis=None, ddof=0, keepdims=False):
     dtype = x.dtype_name
     if dtype in ("f16", "bf16"):  # as mean does, in f32: their squares overflow and lose digits
         x = convert(x, "f32")
-    if _is_open(x, axes) or ddof == int(ddof):
-        y = ops.variance(x, axes=axes, keep_dims=keepdims, correction=operator.index(int(ddof)))
+    if ddof == int(ddof):
+        y = ops.variance(x, axes=axes, keep_dims=keepdims, correction=int(ddof))
+    elif _is_open(x, axes):
+        raise ValueError(f"ddof is {ddof}; over an axis whose extent is open it must be a whole number")
     else:
         y, n = ops.variance(x, axes=axes, keep_dims=keepdims), _count(x, axes)
         with np.errstate(all="ignore"):
