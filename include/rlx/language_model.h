@@ -341,8 +341,8 @@ class LanguageModel::Sequence {
 
 struct GgufModelOptions {
   FileAccess access = FileAccess::mapped;  ///< as LanguageModel::Options::access; of the tensors that stay as they are
-  /// What packed matrices (GPTQ, AWQ, bitsandbytes, MLX) become: f32, f16 or bf16. Without it they become blocks that
-  /// have the same numbers bit for bit, or are refused.
+  /// What packed matrices of a folder (GPTQ, AWQ, bitsandbytes, MLX), or blocks of a file, become: f32, f16 or bf16.
+  /// Without it they are packed again with the same numbers bit for bit, or refused.
   std::optional<DType> dequantize = {};
 };
 /// What write_gguf makes a file of.
@@ -352,19 +352,20 @@ struct GgufModel {
   std::vector<std::string> notes;  ///< what readers of the file do otherwise than the folder says
 };
 /// A Hugging Face folder as llama.cpp's converter makes a GGUF file of it: LanguageModel::load of the file gives the
-/// folder's logits. Matrices keep their dtype; vectors, and what llama.cpp has no kernels for otherwise, become f32.
-/// Fails, as unsupported and naming the key, tensor or part of the tokenizer, for what GGUF has no word for.
+/// folder's logits. Matrices that are not packed keep their dtype; vectors, and what llama.cpp has no kernels for
+/// otherwise, become f32. Fails, as unsupported and naming the key, tensor or part of the tokenizer, for what GGUF has
+/// no word for.
 GgufModel gguf_model_of_folder(const std::string& folder, const GgufModelOptions& options = {});
 
 /// What a folder is made of: model.safetensors, and files of text by their names.
 struct FolderModel {
   NamedTensors tensors;
   std::map<std::string, std::string> texts;  ///< config.json, tokenizer.json, tokenizer_config.json ...
-  std::vector<std::string> notes;
+  std::vector<std::string> notes;            ///< what could not be carried over
 };
-/// A GGUF file as a folder that transformers reads. Blocks of q4_0, q4_1, q4_k and q8_0 become what mlx-lm packs, with
-/// the same numbers bit for bit; others are refused without `dequantize`, which makes numbers of all of them. Fails, as
-/// unsupported, for what folders have no word for.
+/// A GGUF file as a folder. With `dequantize`, or where no tensor is in blocks, transformers reads it; else blocks of
+/// q4_0, q4_1, q4_k and q8_0 become what mlx-lm packs, with the same numbers bit for bit, and other blocks are refused.
+/// Fails, as unsupported, for what folders have no word for.
 FolderModel folder_model_of_gguf(const std::string& path, const GgufModelOptions& options = {});
 
 }  // namespace rlx

@@ -432,6 +432,22 @@ TEST_CASE("tokenizers that no tokenizer.ggml.model is are refused") {
 
 // ---- GGUF files as folders ----
 
+TEST_CASE("special tokens of Phi-3 take the space behind them in the folder, too, as its file says by its name alone") {
+  const TemporaryFolder files;
+  const WithTokenizer folder("llama2");
+  GgufModel made = gguf_model_of_folder(folder.path());
+  const auto tokens_of_folder = [&](const std::string& name) {
+    std::erase_if(made.metadata, [](const auto& each) { return each.first == "general.name"; });
+    made.metadata.emplace_back("general.name", name);
+    write_gguf(files / "m.gguf", made.tensors, made.metadata);
+    for (const auto& [file, text] : folder_model_of_gguf(files / "m.gguf").texts) put_file(files / file, text);
+    const std::vector<int32_t> ids = Tokenizer::load(files / "tokenizer.json").encode("</s>  a").ids;
+    CHECK(ids == Tokenizer::from_gguf(made.metadata).encode("</s>  a").ids);
+    return ids;
+  };
+  CHECK(tokens_of_folder("Phi-3 mini") != tokens_of_folder("Llama 2"));
+}
+
 namespace {
 
 /// The folder that a file becomes, written.

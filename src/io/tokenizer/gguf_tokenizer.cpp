@@ -226,7 +226,7 @@ void read_t5(const Fields& fields, const Tokens& tokens, Tokenizer::Parts& parts
   parts.decoder = std::make_unique<MetaspaceDecoder>(std::string(kSpaceMark), options.add_space_prefix);
 }
 
-std::vector<AddedToken> added_tokens(const Tokens& tokens, const Vocabulary& vocabulary, bool strips_right) {
+std::vector<AddedToken> added_tokens(const GgufMetadata& metadata, const Tokens& tokens, const Vocabulary& vocabulary) {
   std::vector<AddedToken> added;
   for (size_t id = 0; id < tokens.size(); ++id) {
     bool special = tokens.is_special(id);
@@ -237,13 +237,25 @@ std::vector<AddedToken> added_tokens(const Tokens& tokens, const Vocabulary& voc
     token.id = static_cast<int64_t>(id);
     token.content = tokens.texts[id];
     token.special = special;
-    token.rstrip = strips_right && (token.content == "</s>" || (special && id > 2 && token.content != "<|endoftext|>"));
+    token.rstrip = takes_space_behind(metadata, token.content, id, special);
     added.push_back(std::move(token));
   }
   return added;
 }
 
 }  // namespace
+
+bool takes_space_behind(const GgufMetadata& metadata, std::string_view token, size_t id, bool is_special) {
+  if (token != "</s>" && (!is_special || id <= 2 || token == "<|endoftext|>")) return false;
+  const auto text_of_key = [&](const char* key) {
+    const GgufValue* value = find_value(metadata, key);
+    const auto* text = value ? std::get_if<std::string>(value) : nullptr;
+    return text ? std::string_view(*text) : std::string_view();
+  };
+  const std::string_view name = text_of_key("general.name");
+  return text_of_key("tokenizer.ggml.model") == "llama" && (name.starts_with("Phi3") || name.starts_with("Phi-3") ||
+                                                            name.starts_with("phi3") || name.starts_with("phi-3"));
+}
 
 std::unique_ptr<const PreTokenizer> pre_tokenizer_of(const PreKind& kind) {
   std::vector<std::unique_ptr<const PreTokenizer>> steps;
@@ -282,14 +294,7 @@ std::shared_ptr<const Tokenizer::Parts> parts_from_gguf(const GgufMetadata& meta
       fail(ErrorCode::unsupported, "tokenizer.ggml.model is '", model.substr(0, 60),
            "', which is not offered; those that are: bert, gemma4, gpt2, llama, t5");
     }
-    // Files of Phi-3 do not say that their special tokens take the space behind them; llama.cpp knows it by the name,
-    // too.
-    const GgufValue* name = find_value(metadata, "general.name");
-    auto* name_text = name ? std::get_if<std::string>(name) : nullptr;
-    bool is_phi3 = name_text && model == "llama" &&
-                   (name_text->starts_with("Phi3") || name_text->starts_with("Phi-3") ||
-                    name_text->starts_with("phi3") || name_text->starts_with("phi-3"));
-    parts->added_tokens = std::make_unique<AddedTokens>(added_tokens(tokens, parts->model->vocabulary(), is_phi3),
+    parts->added_tokens = std::make_unique<AddedTokens>(added_tokens(metadata, tokens, parts->model->vocabulary()),
                                                         parts->model->vocabulary(), *parts->normalizer);
     auto special = [&](const char* key, bool wanted) {
       Template pieces;

@@ -15,6 +15,10 @@ namespace rlx::tokenizer {
 /// out has llama.cpp's default.
 std::shared_ptr<const Tokenizer::Parts> parts_from_gguf(const GgufMetadata& metadata);
 
+/// Whether an added token takes the white space behind it. No key says so: llama.cpp, and this reader, know Phi-3's
+/// tokens by the model's name ("general.name").
+bool takes_space_behind(const GgufMetadata& metadata, std::string_view token, size_t id, bool is_special);
+
 /// How llama.cpp treats the text of a byte-pair model, by `tokenizer.ggml.pre`.
 struct PreKind {
   std::vector<const char*> patterns;  ///< each splits what the one before left, and keeps what does not match, too

@@ -549,7 +549,7 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
                        {"content", texts[id]},
                        {"single_word", false},
                        {"lstrip", false},
-                       {"rstrip", false},
+                       {"rstrip", takes_space_behind(metadata, texts[id], id, type != kUserDefined)},
                        {"normalized", false},
                        {"special", type != kUserDefined}});
     }

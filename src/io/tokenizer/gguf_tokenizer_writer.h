@@ -1,4 +1,5 @@
-// The tokenizer of a Hugging Face folder as what GGUF metadata say of one: the other way round than gguf_tokenizer.h.
+// The text of a tokenizer.json as the keys `tokenizer.ggml.*` of a GGUF file, and such keys as a tokenizer.json.
+// gguf_tokenizer.h reads the keys.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,23 @@
 namespace rlx::tokenizer {
 
 struct VocabularyAsGguf {
-  GgufMetadata metadata;  ///< `tokenizer.ggml.*`, without the ids of special tokens but those that are put around texts
-  std::vector<std::string> notes;         ///< what llama.cpp does otherwise
+  GgufMetadata metadata;                  ///< `tokenizer.ggml.*`; of ids of special tokens only unknown_token_id
+  std::vector<std::string> notes;         ///< where tokens by the file can differ: NFC, spaces around added tokens
   std::optional<int32_t> bos_id, eos_id;  ///< put in front of and behind each text
-  bool strips_behind_special = false;     ///< special tokens take the spaces behind them, as Phi-3's do
+  /// Special tokens take the spaces behind them. Readers know it only by "Phi-3" in general.name, which the caller
+  /// sets.
+  bool strips_behind_special = false;
 };
 
-/// From the text of a tokenizer.json, for a model whose table of tokens has `vocabulary` rows. Fails, as unsupported,
-/// for a tokenizer that no `tokenizer.ggml.model` is, or that would give other tokens: both are asked for those of many
-/// texts.
+/// From the text of a tokenizer.json, for a model whose table of tokens has `vocabulary` rows: rows without a token
+/// become
+/// "[PADn]", unused; more tokens than rows is an error. Fails, as unsupported, for a tokenizer that no
+/// `tokenizer.ggml.model` stands for. Both tokenizers encode many sample texts, and a difference is an error, too.
 VocabularyAsGguf vocabulary_as_gguf(std::string_view tokenizer_json, int64_t vocabulary);
 
-/// The other way round: the text of a tokenizer.json. Fails, as unsupported, for models but byte-level BPE ("gpt2") and
-/// SentencePiece's BPE ("llama"), or if the two would give other tokens.
+/// The text of a tokenizer.json from the metadata of a GGUF file, `tokenizer.ggml.*` and general.name. Fails, as
+/// unsupported, for models other than byte-level BPE ("gpt2") and SentencePiece's BPE ("llama"), or if the two
+/// tokenizers encode one of many sample texts otherwise. The sample texts have no added tokens.
 std::string tokenizer_json_of_gguf(const GgufMetadata& metadata);
 
 }  // namespace rlx::tokenizer

@@ -1,17 +1,19 @@
-// Which of the targets that kernels are compiled for Highway may choose among. RLX uses the headers of Highway alone:
-// highway_dispatch.cpp defines the three functions that they call at run time. The library of Highway 1.0 measures the
-// resolution of the clock when it is loaded, which took 8 ms of every process that loaded RLX.
+// The choice of an instruction set at run time. RLX uses the headers of Highway alone: highway_dispatch.cpp defines the
+// functions that they call (SupportedTargets, GetChosenTarget, SetSupportedTargetsForTest). Highway 1.0's own library
+// measures the resolution of the clock when it is loaded, which took 8 ms of every process that loaded RLX. A new
+// target of x86-64 needs a line in highway_targets.h and a test of CPUID in highway_dispatch.cpp.
 #pragma once
 
 #include <cstdint>
 
 namespace rlx::kernels {
 
-/// The targets, as bits of HWY_TARGETS, that the processor has and that limit_targets() left.
+/// Bits of the targets that the processor supports or, after limit_targets(), the bits that it was given. Some may not
+/// be compiled in: mask them with HWY_TARGETS.
 int64_t available_targets();
 
-/// From now on kernels are those of the best of `targets`; 0 takes the limit away. Of the whole process, and not while
-/// kernels run: for RLX_ISA before the first kernel, and for tests of each target.
+/// Replaces the available targets of the whole process; 0 restores the processor's own. The bits are not checked: pass
+/// a part of available_targets(). Not while kernels run: it is for RLX_ISA before the first kernel, and for tests.
 void limit_targets(int64_t targets);
 
 }  // namespace rlx::kernels

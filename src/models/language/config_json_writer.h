@@ -1,4 +1,4 @@
-// config.json from a decoder's description: the other way round than config_json.cpp.
+// Writes config.json from a decoder's description; config_json.cpp reads it.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,16 @@
 
 namespace rlx::language {
 
-/// The class of transformers that continues texts with a model of that `model_type`; empty if there is none.
+/// The entry of `architectures`, a class of transformers, that continues texts with a model of that `model_type`; empty
+/// if there is none.
 std::string_view folder_class_of(std::string_view model_type);
 
-/// A GGUF file's description with the conventions of a folder's tensors, and the folder's `model_type`. Fails, as
-/// unsupported, for factors of rotary positions that are not Llama 3's.
+/// A GGUF file's description with the conventions of a folder's tensors, and the folder's `model_type`. Llama
+/// 3's parameters are found from the divisors of rope_freqs.weight; fails, as unsupported, if none give these.
 LanguageModelConfig config_as_in_folder(const LanguageModelConfig& gguf);
 /// The text of a config.json that says this. `config` is as config_as_in_folder makes it; its packing is mlx-lm's, or
-/// none. What there is no key for is left out: read the text again, and compare.
+/// none. `dtype` is PyTorch's name ("bfloat16"), `stop_ids` become eos_token_id. What there is no key for is left out:
+/// read the text again, and compare by config_as_in_gguf() and require_same_model().
 std::string json_of_config(const LanguageModelConfig& config, std::string_view dtype, std::optional<int32_t> bos_id,
                            const std::vector<int32_t>& stop_ids);
 

@@ -8,7 +8,9 @@
 
 namespace rlx::language {
 
-/// Adds `tokenizer.*`. A folder without a tokenizer gives a file without one, which llama.cpp calls "no_vocab".
+/// Adds `tokenizer.*` and notes, for a table of tokens of `vocabulary` rows. general.name must be set before: "Phi-3"
+/// is added to it, or taken apart in it, as readers know by the name whether special tokens take the spaces behind
+/// them. Without any file of a tokenizer the model is "no_vocab"; a tokenizer without tokenizer.json is an error.
 void add_vocabulary(GgufModel& model, const std::string& folder, int64_t vocabulary, const SpecialTokens& special);
 
 }  // namespace rlx::language
