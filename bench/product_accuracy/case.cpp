@@ -22,19 +22,24 @@ bool is_one_hot(const Distribution& rows) {
   return name == "identity" || name == "one-hot of any size";
 }
 
-Errors errors_of(const Case& c, const std::vector<float>& y) {
+std::vector<double> errors_in_units(const Case& c, const std::vector<float>& y) {
   std::vector<double> all(c.exact.size());
   for (size_t i = 0; i < all.size(); ++i) {
     const double off = std::fabs(static_cast<double>(y[i]) - c.exact[i]) - half_ulp(c.exact[i]) * (1 + 1e-6);
     all[i] = off <= 0 ? 0 : off / c.unit[i];
     if (!(off == off)) all[i] = std::numeric_limits<double>::infinity();
   }
+  return all;
+}
+
+Errors summary(std::vector<double> all, int64_t terms) {
+  if (all.empty()) return {};
   Errors e;
   e.worst = *std::max_element(all.begin(), all.end());
   const size_t at = all.size() - 1 - all.size() / 1000;
   std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(at), all.end());
   e.thousandth = all[at];
-  e.worst_of_root = e.worst / std::sqrt(static_cast<double>(c.terms));
+  e.worst_of_root = e.worst / std::sqrt(static_cast<double>(terms));
   return e;
 }
 

@@ -62,7 +62,10 @@ struct Errors {
   double worst = 0, thousandth = 0;  ///< in units: of all elements, and what one in a thousand exceeds
   double worst_of_root = 0;          ///< worst over sqrt(terms)
 };
-Errors errors_of(const Case& c, const std::vector<float>& y);
+/// By how many units each element of y is further off than half an ulp.
+std::vector<double> errors_in_units(const Case& c, const std::vector<float>& y);
+/// Zeros without elements. `terms`: of the longest sum.
+Errors summary(std::vector<double> errors, int64_t terms);
 
 std::vector<float> by_rlx(const Case& c, bool constant, const CompileOptions& options);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace rlx::accuracy {
 
@@ -17,12 +18,18 @@ std::vector<Way> all_ways(bool peers_only, const CompileOptions& options) {
   return ways;
 }
 
-Comparison compare(const Case& c, const std::vector<Way>& ways) {
+Comparison compare(std::span<const std::unique_ptr<Case>> cases, const std::vector<Way>& ways) {
   Comparison all;
-  all.is_exact = c.is_exact;
+  all.is_exact = cases.front()->is_exact;
   for (const Way& way : ways) {
-    const std::vector<float> y = way.run(c);
-    const Errors e = y.empty() ? Errors{} : errors_of(c, y);
+    std::vector<double> errors;
+    for (const auto& c : cases) {
+      const std::vector<float> y = way.run(*c);
+      if (y.empty()) break;
+      const std::vector<double> of_case = errors_in_units(*c, y);
+      errors.insert(errors.end(), of_case.begin(), of_case.end());
+    }
+    const Errors e = summary(std::move(errors), cases.front()->terms);
     all.errors.push_back(e);
     if (!way.is_peer || !std::isfinite(e.worst)) continue;  // what overflows there is no excuse
     all.peers.worst = std::max(all.peers.worst, e.worst);

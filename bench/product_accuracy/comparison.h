@@ -1,7 +1,9 @@
-// Ours beside the peers, for one case.
+// Ours beside the peers, for one case or several of one size.
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,8 @@ struct Comparison {
   /// stands for the peers' where they lose less. Of a case that is exact any error is infinitely many.
   double times_peers(size_t way, double least) const;
 };
-Comparison compare(const Case& c, const std::vector<Way>& ways);
+/// Of all elements of these cases, which are of one size.
+Comparison compare(std::span<const std::unique_ptr<Case>> cases, const std::vector<Way>& ways);
 
 /// Half a unit is not a finding, so that a limit of 4 begins to count there.
 constexpr double least_of_peers(double limit) { return 0.5 / limit; }

@@ -141,7 +141,7 @@ class Search {
 
   void try_one(unsigned seed) {
     const Trial trial = trial_of(seed, ops_);
-    const Comparison comparison = compare(*trial.problem, ways_);
+    const Comparison comparison = compare({&trial.problem, 1}, ways_);
     Found& found = found_[seed % ops_.size()];
     ++found.trials;
     const double promised = kProductErrorOfRoot * std::sqrt(static_cast<double>(trial.problem->terms));
