@@ -61,6 +61,12 @@ class MlxModule final : public Module {
         return text + text_of(", ", std::get<size_t>(found->second) >> 30, " GiB");
     return text;
   }
+  std::string unusable() const override {
+    // Its C++ interface changes from version to version. A version from a checkout has more words behind it.
+    const std::string built_with = text_of(MLX_VERSION_MAJOR, '.', MLX_VERSION_MINOR, '.', MLX_VERSION_PATCH);
+    if (std::string_view(mx::version()).starts_with(built_with)) return "";
+    return text_of("MLX is ", mx::version(), ", and its module was built with ", built_with);
+  }
   bool has_gpu() const override { return mx::is_available(mx::Device::gpu); }
 
   Target target() const override {

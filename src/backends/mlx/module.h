@@ -1,4 +1,4 @@
-// What the core asks of the module librlx_mlx, which alone is linked to MLX. It is opened when a program first needs it
+// What the core asks of the module librlx_mlx (librlx_mlx_c for librlx_c), which alone is linked to MLX. It is opened when a program first needs it
 // (devices/mlx).
 #pragma once
 
@@ -15,6 +15,8 @@ class Module {
   /// The address of the op `input` in the library that the module is linked to. Ops are told apart by their addresses,
   /// so that a graph of another copy of the library means nothing to it.
   virtual const void* ops() const = 0;
+  /// Why MLX cannot be used, such as that it is of another version than the module was compiled with; empty if it can.
+  virtual std::string unusable() const = 0;
   /// The device, its memory, MLX's version.
   virtual std::string description() const = 0;
   /// Whether there is a GPU, by Metal or CUDA.
@@ -28,6 +30,6 @@ class Module {
 /// kVersion.
 constexpr const char* kEntry = "rlx_mlx_module";
 /// The version of this interface.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 }  // namespace rlx::mlx_backend
