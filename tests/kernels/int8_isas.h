@@ -6,13 +6,16 @@
 
 #include <array>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/quant/vnni.h"
+#include "kernels/vector/highway_dispatch.h"
 
 namespace rlx::test {
 
-/// Inside of a MatrixTiles fixture, tiles are among them wherever they can be emulated.
+/// Inside of a MatrixTiles fixture, tiles are among them wherever they can be emulated; inside of for_each_target,
+/// those that come with the target.
 inline std::vector<kernels::Int8DotIsa> int8_isas_here() {
   using kernels::Int8DotIsa;
   static constexpr std::array<std::string_view, 6> kNames = {"pairs",    "neon_dot",    "neon_i8mm",
@@ -22,18 +25,20 @@ inline std::vector<kernels::Int8DotIsa> int8_isas_here() {
 #else
   constexpr bool kIsArm = false;
 #endif
-  static std::array<bool, kNames.size()> is_named{};
-  std::vector<Int8DotIsa> here;
-  for (const Int8DotIsa isa : kernels::kInt8DotIsas) {
-    const auto i = static_cast<size_t>(isa);
-    const bool is_arms = isa == Int8DotIsa::neon_dot || isa == Int8DotIsa::neon_i8mm;
-    if (kernels::has_int8_dot_isa(isa)) {
-      here.push_back(isa);
-    } else if (is_arms == kIsArm && !is_named[i]) {
-      is_named[i] = true;
-      MESSAGE("skipped: 8-bit products by ", kNames[i], ", which this processor lacks");
+  static bool is_first = true;
+  if (std::exchange(is_first, false)) {
+    const int64_t targets = kernels::available_targets();
+    kernels::limit_targets(0);
+    for (const Int8DotIsa isa : kernels::kInt8DotIsas) {
+      const bool is_arms = isa == Int8DotIsa::neon_dot || isa == Int8DotIsa::neon_i8mm;
+      if ((isa == Int8DotIsa::pairs || is_arms == kIsArm) && !kernels::has_int8_dot_isa(isa))
+        MESSAGE("skipped: 8-bit products by ", kNames[static_cast<size_t>(isa)], ", which are not here");
     }
+    kernels::limit_targets(targets);
   }
+  std::vector<Int8DotIsa> here;
+  for (const Int8DotIsa isa : kernels::kInt8DotIsas)
+    if (kernels::has_int8_dot_isa(isa)) here.push_back(isa);
   return here;
 }
 
