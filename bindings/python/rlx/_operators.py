@@ -56,6 +56,7 @@ def _method(f):
 
 
 Array.__setitem__ = _setitem
+Array._stack = staticmethod(rnp.stack)  # for lists of arrays, which _array.py takes where an array is expected
 Array.reshape = lambda x, *shape: rnp.reshape(x, *shape)
 Array.transpose = lambda x, *axes: rnp.transpose(x, (axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes) or None)
 for _name in ("astype", "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "cumsum", "cumprod",

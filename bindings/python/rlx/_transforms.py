@@ -6,10 +6,11 @@ import functools
 
 import numpy as np
 
-from . import _dtypes, _graph, tree
-from ._array import as_array, current_trace
+from . import _dtypes, _graph, numpy as rnp, tree
+from ._array import as_array, current_trace, emit
 from ._jit import Traced, _apply, _arrays, _trace
 from ._native import Error, at_user_line
+from ._prints import Loop
 
 
 # ---- derivatives ----
@@ -176,7 +177,6 @@ def _jacobian(f, argnums, forward):
 
     @functools.wraps(f)
     def wrapper(*args, **kwargs):
-        from . import numpy as rnp
 
         def one(number):
             arg = args[number]
@@ -257,7 +257,6 @@ def vmap(f, in_axes=0, out_axes=0):
 
     @functools.wraps(f)
     def wrapper(*args, **kwargs):
-        from . import numpy as rnp
         arrays, structure = _arrays(args)
         axes = _axes_for(in_axes, args, "in_axes")
         sizes = {x.shape[_axis(axis, x.ndim)] for x, axis in zip(arrays, axes) if axis is not None}
@@ -272,7 +271,6 @@ def vmap(f, in_axes=0, out_axes=0):
         results = _apply(traced.graph.batch(batched, size), fronted + traced.captured)
         outs = len(traced.out_types)
         if traced.prints:
-            from ._prints import Loop
             if not isinstance(size, int):
                 raise Error(at_user_line(f"debug.print under vmap prints once for each example, and the batch has the symbolic extent {size}"))
             traced.show(results[outs:], Loop(size))
@@ -297,7 +295,6 @@ def checkpoint(f):
 
     @functools.wraps(f)
     def wrapper(*args, **kwargs):
-        from ._array import emit
         traced, arrays = _trace(f, args, kwargs)
         out = emit("remat", arrays + traced.captured, f"{{body = {traced.graph.body_text()}}}")
         outs = len(traced.out_types)
@@ -342,7 +339,6 @@ class custom_vjp(_Custom):
         return self
 
     def __call__(self, *args):
-        from ._array import emit
         if self._in_rule:
             return self._f(*args)
         if not hasattr(self, "_fwd"):
@@ -357,7 +353,6 @@ class custom_vjp(_Custom):
             values = list(values)
             primals, cts = values[: len(arrays)], values[len(inputs) + len(outs):]
             _, kept = self._fwd(*self._merge(fixed, tree.unflatten(tree.structure(tuple(given)), primals)))
-            from . import numpy as rnp
             moving = iter(cts)
             all_cts = [next(moving) if _has_derivative(d) else rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in outs]
             found = self._bwd(*fixed.values(), kept, tree.unflatten(traced.out_structure, all_cts))
@@ -391,7 +386,6 @@ class custom_jvp(_Custom):
         return rule
 
     def __call__(self, *args):
-        from ._array import emit
         if self._in_rule:
             return self._f(*args)
         if not hasattr(self, "_rule"):
@@ -403,7 +397,6 @@ class custom_jvp(_Custom):
         floats = [t for t in inputs if _has_derivative(t[0])]
 
         def tangent(*values):
-            from . import numpy as rnp
             values = list(values)
             moving = iter(values[len(inputs):])
             tangents = [next(moving) if _has_derivative(d) else rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in inputs][: len(arrays)]

@@ -3,10 +3,11 @@
 Operands of one function have one dtype here, as in JAX; the functions of `rlx.numpy` promote.
 """
 
-from . import ops
+from . import ops, tree
 from ._array import as_array
 from ._windows import conv as _conv
-from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
+from ._associative_scan import associative_scan
+from ._control import cond, fori_loop, map, scan, switch, while_loop
 from .numpy import _elementwise as ew
 from .numpy import concatenate as _concatenate
 from .numpy._shape import axis_of
@@ -18,7 +19,6 @@ __all__ = ["associative_scan", "clamp", "concatenate", "cond", "conv", "cummax",
 
 def stop_gradient(x):
     """x, through which no gradient flows; also for trees of arrays."""
-    from . import tree
     return tree.map(ops.stop_gradient, x)
 
 

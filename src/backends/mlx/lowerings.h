@@ -33,7 +33,7 @@ using Lowered = std::vector<mx::array>;
 /// Nothing if the row takes the node, else the reason why it does not.
 using Condition = std::optional<std::string> (*)(const Question&);
 
-/// Where operations run.
+/// On which of MLX's devices the operations of a row can run: on any, or on the processor alone.
 enum class On { any, cpu };
 
 struct Row {
@@ -44,9 +44,10 @@ struct Row {
   Lowered (*lower)(Lowering&);
 };
 std::span<const Row> rows();
-/// The row that takes the node; null if none does.
+/// The row that takes the node; null if none does. `why` is then the dtype that MLX lacks, or the refusal of the last
+/// row that was asked.
 const Row* find_row(const Question&, std::string* why = nullptr);
-/// Whether the executable runs the node itself: control flow, sizes.
+/// Control flow, which needs no row: the host decides, and MLX runs the bodies.
 bool is_control(const OpDef* op);
 
 /// Whether the node runs on a stream of the processor even where there is a GPU: no row takes it, its row says so, or

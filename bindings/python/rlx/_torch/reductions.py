@@ -7,7 +7,7 @@ import numpy as np
 from .. import _dtypes, lax, nn, ops
 from .. import numpy as rnp
 from .._array import as_array, convert
-from .._control import associative_scan
+from .._associative_scan import associative_scan
 from ..numpy._elementwise import inexact
 from ..numpy._shape import slice_axis
 from .table import dtype_of, mapped, of

@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import _dtypes, ops
 from .._array import as_array, convert
+from .._control import while_loop
 from . import _elementwise as ew
 
 
@@ -206,7 +207,6 @@ def ldexp(x1, x2):
 
 def gcd(x1, x2):
     """The greatest common divisor of integers, by Euclid."""
-    from .._control import while_loop
     a, b = ew.together(x1, x2)
     if not _dtypes.is_integer(a.dtype_name):
         raise TypeError(f"gcd takes integers, got {a.dtype_name}")
