@@ -16,21 +16,23 @@ import (
 
 const heads, headSize, longest = 4, 16, 48
 
-// written gives the prompt and what follows it, the likeliest token each time, with the cache or by all that is there anew.
-func written(backend compute.Backend, store *model.Store, prompt []int32, cached bool) ([][]int32, error) {
-	scope := store.RootScope()
-	network := transformer.New(scope).WithVocabSize(100).WithEmbedDim(heads * headSize).WithNumLayers(2).WithNumHeads(heads).
+// network is one of two layers, with rotary embeddings.
+func network(scope *model.Scope) *transformer.Model {
+	return transformer.New(scope).WithVocabSize(100).WithEmbedDim(heads * headSize).WithNumLayers(2).WithNumHeads(heads).
 		WithHeadDim(headSize).WithFFNDim(128).WithMaxPosEmbed(longest).WithRoPE(10000)
-	generator := generate.New(transformer.MakeNaiveModelFn(network))
-	if cached {
-		network.PopulateKVCacheConfigs()
-		generator = generate.New(transformer.MakeKVCacheModelFn(network)).WithKVCache(network.KVCache, heads, headSize, dtypes.Float32)
-	}
+}
+
+// written gives the prompt and what follows it, the likeliest token each time.
+func written(backend compute.Backend, store *model.Store, prompt []int32) ([]int32, error) {
+	scope := store.RootScope()
+	m := network(scope)
+	m.PopulateKVCacheConfigs()
+	generator := generate.New(transformer.MakeKVCacheModelFn(m)).WithKVCache(m.KVCache, heads, headSize, dtypes.Float32)
 	made, err := generator.WithMaxLength(longest).Decode(backend, scope, [][]int32{prompt})
 	if err != nil {
 		return nil, err
 	}
-	return made.Value().([][]int32), nil
+	return made.Value().([][]int32)[0], nil
 }
 
 func main() {
@@ -38,9 +40,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tokens, err := written(backend, model.NewStore(), []int32{1, 2, 3, 4, 5}, true)
+	tokens, err := written(backend, model.NewStore(), []int32{1, 2, 3, 4, 5})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(tokens[0])
+	fmt.Println(tokens)
 }
