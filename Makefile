@@ -49,6 +49,7 @@ check-all: check tsan
 	cmake --build --preset asan
 	ctest --preset asan
 	scripts/check_small_library build/release
+	scripts/check_go build/release/lib/librlx_c.so examples
 	scripts/check_go build/release/lib/librlx_c.so lint
 	RLX_CHECK_ALL=1 build/release/tests/laws
 	RLX_CHECK_ALL=1 ctest --preset release -R '^(models|growth)$$|\.on_loopback$$|apple_loader'
