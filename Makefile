@@ -49,6 +49,8 @@ check-all: check tsan asan-kernels
 	cmake --build --preset asan
 	ctest --preset asan
 	scripts/check_small_library build/release
+	scripts/check_go build/release/lib/librlx_c.so examples
+	scripts/check_go build/release/lib/librlx_c.so lint
 	RLX_CHECK_ALL=1 build/release/tests/laws
 	RLX_CHECK_ALL=1 ctest --preset release -R '^(models|growth)$$|\.on_loopback$$|apple_loader'
 	build/release/tests/attack_graphs --seconds 600 --seed 20240229 --end 600 --keep build/attack

@@ -282,6 +282,9 @@ rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_c
 rlx_status rlx_compile_text(rlx_session* session, const char* text, size_t size, const char* const* names,
                             const char* const* types, const rlx_buffer* values, size_t count,
                             const rlx_compile_options* options, rlx_compiled** compiled, rlx_error** error);
+/* The graph alone that rlx_compile_text compiles, to be saved, or written as a package. */
+rlx_status rlx_graph_parse_with(const char* text, size_t size, const char* const* names, const char* const* types,
+                                const rlx_buffer* values, size_t count, rlx_graph** graph, rlx_error** error);
 /* Every device that there may be, as JSON, to be freed by rlx_text_free: [{"name", "available", "accelerates",
    "description"}]; the description of one that is not available says why. */
 rlx_status rlx_devices(char** json, rlx_error** error);

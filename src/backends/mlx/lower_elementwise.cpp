@@ -222,6 +222,7 @@ std::optional<std::string> can_convert(const Question& q) {
 }
 std::optional<std::string> can_bitcast(const Question& q) {
   if (q.operands[0].dtype == c64 || q.node.types[0].dtype == c64) return "MLX views no complex numbers";
+  if (is_block(q.operands[0].dtype) || is_block(q.node.types[0].dtype)) return "MLX has no blocks";
   return std::nullopt;
 }
 }  // namespace when
