@@ -1,6 +1,7 @@
 // See the header. A program that runs nothing on MLX never loads it: the backend is a library of its own, beside ours
 // in the folder rlx/.
 #include "devices/mlx/device.h"
+#include "devices/mlx/function.h"
 
 #include <dlfcn.h>
 
@@ -8,9 +9,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include "backends/mlx/module.h"
+#include "compile/pipeline.h"
+#include "ir/rewrite.h"
 #include "rlx/ops/op.h"
+#include "runtime/work_queue.h"
 
 namespace rlx {
 namespace {
@@ -49,6 +54,11 @@ Opened open_module() {
     return {nullptr,
             "the module of MLX is linked to librlx, and this program uses another library of RLX (librlx_c, the C "
             "ABI, from Python or Go): from C++ and the program `rlx` there is a device mlx"};
+  module->set_background([](std::string name, std::function<void()> work, std::span<const Event> after,
+                            std::shared_ptr<CancelFlag> cancel) {
+    static WorkQueue queue("mlx", std::max(2U, std::thread::hardware_concurrency()), false);
+    return queue.add(std::move(name), std::move(work), after, std::move(cancel));
+  });
   return {module, ""};
 }
 const Opened& opened() {
@@ -83,6 +93,12 @@ class MlxDevice final : public Backend {
     target.detail += ", " + mode_;
     return target;
   }
+  std::shared_ptr<DeviceMemory> memory() const override {
+    return opened().module ? opened().module->memory() : nullptr;
+  }
+  bool has_own_memory() const override { return true; }
+  // As the module's memory says it, which need not be opened for that.
+  Memory about_memory() const override { return {"device", HostAccess::none}; }
   std::unique_ptr<Program> lower(Graph legal) const override { return module_or_fail().lower(std::move(legal), mode_); }
 
  private:
@@ -90,6 +106,16 @@ class MlxDevice final : public Backend {
 };
 
 }  // namespace
+
+void write_mlx_function(const std::string& path, const Graph& g, const NamedTensors& params, const Bindings& dims) {
+  const mlx_backend::Module& module = module_or_fail();
+  const Graph fixed = dims.empty() ? g : substitute(g, dims);
+  Pipelined made = run_pipeline(fixed, module.target(), {});
+  for (const DispatchLine& line : made.report.lines)
+    if (line.verdict == Verdict::missing)
+      fail(ErrorCode::unsupported, "'", g.name(), "' is no function of MLX's: '", line.op, "': ", line.reason);
+  module.write_function(std::move(made.graph), params, path);
+}
 
 std::unique_ptr<Backend> make_mlx_device(const Device& device) { return std::make_unique<MlxDevice>(device); }
 
