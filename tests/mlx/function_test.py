@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`rlx convert MODEL -o X.mlxfn`: a Python that has mlx imports the function and runs it, by position and by name, with
-the numbers that NumPy computed (tests/golden/models). Skipped where this build, or Python, has no MLX."""
+"""`rlx convert MODEL -o X.mlxfn`: a Python that has mlx imports the function and runs it, with the
+numbers that NumPy computed (tests/golden/models). Skipped where this build, or Python, has no MLX."""
 
 import json
 import pathlib
@@ -24,12 +24,12 @@ path, file, case, *names = sys.argv[1:]
 tensors, at = mx.load(file), names.index("->")
 given = {name: tensors[f"in{case}/{name}"] for name in names[:at]}
 function = mx.import_function(path)
-for outputs in (function(*given.values()), function(**given)):
-    assert len(outputs) == len(names) - at - 1
-    for name, got in zip(names[at + 1:], outputs):
-        wanted = tensors[f"out{case}/{name}"]
-        assert got.shape == wanted.shape and got.dtype == wanted.dtype, (name, got.shape, got.dtype)
-        print(mx.abs(got - wanted).max().item())
+outputs = function(*given.values())
+assert len(outputs) == len(names) - at - 1
+for name, got in zip(names[at + 1:], outputs):
+    wanted = tensors[f"out{case}/{name}"]
+    assert got.shape == wanted.shape and got.dtype == wanted.dtype, (name, got.shape, got.dtype)
+    print(mx.abs(got - wanted).max().item())
 """
 
 
@@ -54,7 +54,7 @@ class Function(unittest.TestCase):
 
     def test_a_perceptron_with_two_outputs(self):
         found = self.differences("mlp", "2", ["x"], ["logits", "p"], "--dim", "N=17")
-        self.assertEqual(len(found), 4)
+        self.assertEqual(len(found), 2)
         self.assertLess(max(found), 2e-5)
 
     def test_a_convolutional_net(self):
@@ -71,9 +71,9 @@ class Function(unittest.TestCase):
             self.assertEqual(open_shape.returncode, 1)
             self.assertIn("fixed extents", open_shape.stderr)
             graph.write_text('rlx 1\ngraph @g {\n  %0 = input() @"x" : f32[4, 4]\n  %1 = cholesky(%0) @"factor" : f32[4, 4]\n  return %1 @"y"\n}\n', encoding="utf-8")
-            on_host = rlx("convert", graph, "-o", path)
-            self.assertEqual(on_host.returncode, 1)
-            self.assertIn("cholesky", on_host.stderr)
+            looping = rlx("convert", graph, "-o", path)
+            self.assertEqual(looping.returncode, 1)
+            self.assertIn("'scan' of 'factor'", looping.stderr)
             self.assertFalse(path.exists())
 
 

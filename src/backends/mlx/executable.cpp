@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -52,8 +53,8 @@ class Loaded {
  public:
   Loaded(const Graph& legal, Mode mode, const LoadOptions& options, std::optional<Streams> streams = {})
       : donated_(options.donated), lane_(next_lane()),
-        context_(
-            std::make_shared<Context>(Context{mode, streams.value_or(lane_.streams), std::make_shared<HostErrors>()})) {
+        context_(std::make_shared<Context>(
+            Context{mode, streams.value_or(lane_.streams), std::make_shared<HostErrors>(), streams.has_value()})) {
     if (options.batch_invariant)
       fail(ErrorCode::unsupported,
            "MLX does not say in which order it sums: results that do not depend on the batch (batch_invariant) are for "
@@ -90,7 +91,6 @@ class Loaded {
   void write_function(const std::string& path) {
     std::vector<Shape> shapes;
     mx::Args given;
-    mx::Kwargs named;
     for (Ref r : graph_.inputs()) {
       const Type& type = graph_.type(r);
       if (!is_static(type.dims))
@@ -100,28 +100,22 @@ class Loaded {
         fail(ErrorCode::unsupported, "input '", graph_.node(r).name, "' is ", type, ", which MLX has no dtype for");
       shapes.push_back(shape_of(type.dims));
       given.push_back(mx::zeros(carried_shape(type), carried_dtype(type.dtype), context_->streams.cpu));
-      named.emplace(graph_.node(r).name, given.back());
     }
     std::scoped_lock lock(lane_.mutex);
     const Instance& instance = plan_for(shapes, [] { return Bindings(); });
     instance.plan.require_operations();
     for (const Type& type : instance.outputs)
       if (!has_dtype(type.dtype)) fail(ErrorCode::unsupported, "an output is ", type, ", which MLX has no dtype for");
-    const auto function = [&](const mx::Args& in_order, const mx::Kwargs& by_name) {
-      std::vector<mx::array> inputs = in_order;
-      if (inputs.empty())
-        for (Ref r : graph_.inputs()) inputs.push_back(by_name.at(graph_.node(r).name));
+    const std::function<std::vector<mx::array>(const mx::Args&)> function = [&](const mx::Args& inputs) {
       return instance.plan.run(inputs, {});
     };
     try {
-      mx::FunctionExporter exporter = mx::exporter(
-          path, std::function<std::vector<mx::array>(const mx::Args&, const mx::Kwargs&)>(function), false);
-      exporter(given);
-      if (!named.empty()) exporter(named);
-      exporter.close();
+      mx::export_function(path, function, given);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& e) {
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
       fail(ErrorCode::io, "MLX cannot write '", path, "': ", e.what());
     }
   }

@@ -220,7 +220,7 @@ struct Plan::Body {
         return none;
       }
       if (!rows[n]) return host_node(node, operands[n], in, context->streams.cpu, context->errors);
-      Lowering l{node, operands[n], std::move(in), stream, packed[n]};
+      Lowering l{node, operands[n], std::move(in), stream, packed[n], context->is_written};
       std::vector<mx::array> made = rows[n]->lower(l);
       for (size_t r = 0; r < made.size(); ++r)
         if (made[r].shape() != l.shape(r) || made[r].dtype() != l.dtype(r))

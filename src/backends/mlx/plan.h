@@ -30,6 +30,7 @@ struct Context {
   Mode mode;
   Streams streams;
   std::shared_ptr<HostErrors> errors;
+  bool is_written = false;  ///< for a function that is written to a file
 
   /// Packed weights in MLX's form, which all plans share, by the names of their params. Until one is bound anew.
   struct PackedWeights {
