@@ -94,6 +94,7 @@ struct LaunchOptions {
   std::shared_ptr<CancelFlag> cancel = {};     ///< if given, looked at before the launch and, where it can be, in it
   std::vector<StepTime>* profile = nullptr;    ///< if given, lives until the launch has ended
   std::shared_ptr<RunObserver> observer = {};  ///< if given, told of copies between devices
+  bool caller_waits = false;                   ///< for the run's end, at once: it may go on on the caller's thread
 };
 
 /// One on a device with memory and an order of its own.
@@ -111,6 +112,9 @@ class DeviceExecutable : public Executable {
   /// there. Keeps all blocks until the run has ended.
   virtual Event launch(std::span<const DeviceArgument> inputs, std::span<const DeviceArgument> outputs,
                        const LaunchOptions& options, std::span<const Event> after) = 0;
+  /// Runs with tensors of the host, as HostExecutable::run does, where that is less work for the device than copies
+  /// and a launch; what is donated is left alone. False, and nothing was done, for all others.
+  virtual bool run_from_host(Tensors, std::span<Tensor>, const RunOptions&) { return false; }
 };
 
 struct LoadOptions {

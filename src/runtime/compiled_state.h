@@ -81,6 +81,11 @@ Profile timed_profile(std::vector<StepTime>& times, const std::function<std::sha
 /// has the new values at once, which are ready when the run ends.
 PendingRun submit_with_state(const std::shared_ptr<CompiledGraph::State>& state, std::span<const DeviceTensor> inputs,
                              GraphState::Impl& kept, std::shared_ptr<RunRecord> record,
-                             std::vector<StepTime>* steps = nullptr);
+                             std::vector<StepTime>* steps = nullptr, bool caller_waits = false);
+/// DeviceExecutable::run_from_host, whose copies are counted, in `record` too unless that is null. `outputs` or
+/// `memory` is empty.
+bool ran_from_host(const CompiledGraph::State& state, Tensors inputs, std::span<Tensor> outputs,
+                   std::span<const std::span<std::byte>> memory, std::vector<StepTime>* steps,
+                   const std::shared_ptr<RunRecord>& record);
 
 }  // namespace rlx

@@ -231,7 +231,8 @@ Event launched(const State& state, std::span<TensorOnDevice* const> given, std::
 }
 
 std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
-                                         std::shared_ptr<RunRecord> record, std::vector<StepTime>* profile = nullptr) {
+                                         std::shared_ptr<RunRecord> record, std::vector<StepTime>* profile = nullptr,
+                                         bool caller_waits = false) {
   state->compile();
   const std::vector<Type> types = types_of_outputs(*state, inputs);
   check_places(*state, inputs);
@@ -263,7 +264,8 @@ std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, st
       host_run.reset(new HostRun{state, {}, outputs, run->cancel, run->record, threads, std::move(source)});
       for (const DeviceTensor& t : inputs) host_run->inputs.push_back(t.on_device());
     } else {
-      run->event = launched(*state, given, outputs, {threads, run->cancel, profile, run->record}, after, *run->record);
+      const LaunchOptions how{threads, run->cancel, profile, run->record, caller_waits};
+      run->event = launched(*state, given, outputs, how, after, *run->record);
     }
     marks.set(run->event);
   }
@@ -284,7 +286,8 @@ std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, st
 }  // namespace
 
 PendingRun submit_with_state(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
-                             GraphState::Impl& kept, std::shared_ptr<RunRecord> record, std::vector<StepTime>* steps) {
+                             GraphState::Impl& kept, std::shared_ptr<RunRecord> record, std::vector<StepTime>* steps,
+                             bool caller_waits) {
   if (inputs.size() != state->free_inputs.size())
     fail(ErrorCode::invalid_argument, "graph '", state->graph.name(), "' has ", state->free_inputs.size(),
          " inputs that are not in its state, got ", inputs.size());
@@ -294,7 +297,7 @@ PendingRun submit_with_state(const std::shared_ptr<State>& state, std::span<cons
   std::vector<DeviceTensor> all(state->signature.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) all[state->free_inputs[i]] = inputs[i];
   for (size_t p = 0; p < state->pairs.size(); ++p) all[state->pairs[p].input] = DeviceTensor(kept.tensor_of(p));
-  auto run = begun(state, all, std::move(record), steps);
+  auto run = begun(state, all, std::move(record), steps, caller_waits);
   std::vector<DeviceTensor> outputs;
   for (size_t o : state->free_outputs) outputs.push_back(run->outputs[o]);
   for (size_t p = 0; p < state->pairs.size(); ++p) kept.tensor_of(p) = run->outputs[state->pairs[p].output].on_device();
@@ -339,12 +342,38 @@ PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs, Grap
   return submit_with_state(state_, given, state.impl(), record);
 }
 
+bool ran_from_host(const State& state, Tensors inputs, std::span<Tensor> outputs,
+                   std::span<const std::span<std::byte>> memory, std::vector<StepTime>* steps,
+                   const std::shared_ptr<RunRecord>& record) {
+  state.bounds.check(state.graph, inputs);
+  RunOptions options{state.threads.load(std::memory_order_relaxed), steps};
+  options.memory = memory;
+  options.observer = record;
+  if (!state.on_device->run_from_host(inputs, outputs, options)) return false;
+  TransferCounts& counts = state.memory->counts();
+  const auto count = [&](std::atomic<uint64_t> TransferCounts::*of_all, uint64_t Transfers::*of_run, uint64_t n) {
+    counts.*of_all += n;
+    if (record) record->count(of_run, n);
+  };
+  uint64_t to_device = 0, to_host = 0;
+  for (const Tensor& t : inputs) to_device += t.byte_count();
+  for (const Tensor& t : outputs) to_host += t.byte_count();
+  for (const auto& bytes : memory) to_host += bytes.size();
+  count(&TransferCounts::copies_to_device, &Transfers::copies_to_device, inputs.size());
+  count(&TransferCounts::bytes_to_device, &Transfers::bytes_to_device, to_device);
+  count(&TransferCounts::copies_to_host, &Transfers::copies_to_host, outputs.size() + memory.size());
+  count(&TransferCounts::bytes_to_host, &Transfers::bytes_to_host, to_host);
+  count(&TransferCounts::host_waits, &Transfers::host_waits, 1);
+  return true;
+}
+
 std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::span<Tensor> outputs,
                                          std::vector<StepTime>* steps, GraphState::Impl* kept) {
   auto record = std::make_shared<RunRecord>();
+  if (!kept && ran_from_host(*state, inputs, outputs, {}, steps, record)) return record;
   const auto given = kept ? fed(*state, inputs, *record, state->free_inputs) : fed(*state, inputs, *record);
-  const PendingRun run =
-      kept ? submit_with_state(state, given, *kept, record, steps) : PendingRun(begun(state, given, record, steps));
+  const PendingRun run = kept ? submit_with_state(state, given, *kept, record, steps, true)
+                              : PendingRun(begun(state, given, record, steps, true));
   std::vector<std::shared_ptr<Tensor>> results;
   try {
     // What is read has waited for the run: the host waits once for each output.

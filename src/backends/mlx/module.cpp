@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "backends/mlx/executable.h"
+#include "backends/mlx/memory.h"
 #include "rlx/op_def.h"
 #include "rlx/ops/op.h"
 
@@ -69,6 +70,9 @@ class MlxModule final : public Module {
   }
   bool has_gpu() const override { return mx::is_available(mx::Device::gpu); }
 
+  std::shared_ptr<DeviceMemory> memory() const override { return mlx_memory(); }
+  void set_background(Background background) override { background_of_device() = std::move(background); }
+
   Target target() const override {
     Target target{"mlx", [](const Question& q) -> std::optional<std::string> {
                     for (Types types : {q.operands, Types(q.node.types)})
@@ -93,6 +97,9 @@ class MlxModule final : public Module {
     const auto names = names_of(Mode{});
     return std::make_unique<MlxProgram>(std::move(legal),
                                         static_cast<Mode>(std::find(names.begin(), names.end(), mode) - names.begin()));
+  }
+  void write_function(Graph legal, const NamedTensors& params, const std::string& path) const override {
+    mlx_backend::write_function(std::move(legal), params, path);
   }
 };
 

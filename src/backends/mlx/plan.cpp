@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "backends/mlx/packed_weights.h"
 #include "ir/leaves.h"
 #include "rlx/ops.h"
 
@@ -102,7 +103,8 @@ struct Plan::Body {
   };
   Graph graph;
   std::shared_ptr<const Context> context;
-  std::vector<const Row*> rows;  // of each node; null: the host
+  std::vector<const Row*> rows;                // of each node; null: the host
+  std::vector<std::vector<mx::array>> packed;  // of each node: weights in MLX's form
   std::vector<std::vector<Type>> operands;
   Env leaves;  // constants and params
   std::vector<Step> steps;
@@ -117,10 +119,13 @@ struct Plan::Body {
       operands.emplace_back();
       for (Ref r : node.operands) operands.back().push_back(graph.type(r));
       rows.push_back(nullptr);
+      packed.emplace_back();
       if (node.op == &op::constant) leaves.back()[0] = to_array(node.attrs.as<ConstantAttrs>().value);
       if (node.op == &op::param) leaves.back()[0] = params(node.name);
       if (is_leaf(node)) continue;
       rows.back() = find_row({node, operands.back()});
+      if (rows.back() && has_packed_weights(node.op)) packed.back() = packed_of(node, operands.back());
+      if (has_packed_weights(node.op) && packed.back().empty()) rows.back() = nullptr;
       const bool control = runs_itself(node, operands.back());
       if (steps.empty() || control || steps.back().is_control) steps.push_back({{}, control, {}, {}});
       steps.back().nodes.push_back(n);
@@ -143,6 +148,26 @@ struct Plan::Body {
       if (context->mode == Mode::compiled && !step.is_control && !step.reads.empty())
         step.traced = std::make_unique<Traced>();
     }
+  }
+
+  /// The weights of a product that the row takes, in MLX's form; nothing if they are no params and constants here.
+  std::vector<mx::array> packed_of(const Node& node, const std::vector<Type>& types) const {
+    std::vector<mx::array> values;
+    std::string names;
+    bool all_named = true;  // else one is a constant, which other plans have copies of
+    for (size_t i = 1; i < node.operands.size(); ++i) {
+      const Ref r = node.operands[i];
+      if (!leaf(r)) return {};
+      values.push_back(*leaf(r));
+      const Node& from = graph.node(r);
+      all_named &= from.op == &op::param;
+      names += from.name + '\n';
+    }
+    const auto known = all_named ? context->packed.find(names) : context->packed.end();
+    if (known != context->packed.end() && known->second.attrs == node.attrs) return known->second.parts;
+    std::vector<mx::array> parts = packed_weights(node, types, values);
+    if (all_named) context->packed.try_emplace(names, Context::PackedWeights{node.attrs, parts});
+    return parts;
   }
 
   /// Whether the executable runs the node. A scan over slices that are no whole bytes is left to the host.
@@ -195,7 +220,7 @@ struct Plan::Body {
         return none;
       }
       if (!rows[n]) return host_node(node, operands[n], in, context->streams.cpu, context->errors);
-      Lowering l{node, operands[n], std::move(in), stream};
+      Lowering l{node, operands[n], std::move(in), stream, packed[n], context->is_written};
       std::vector<mx::array> made = rows[n]->lower(l);
       for (size_t r = 0; r < made.size(); ++r)
         if (made[r].shape() != l.shape(r) || made[r].dtype() != l.dtype(r))
@@ -347,6 +372,15 @@ Plan::Plan(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 std::vector<mx::array> Plan::run(const std::vector<mx::array>& inputs, const RunOptions& options) const {
   return body_->run(inputs, options);
+}
+
+void Plan::require_operations() const {
+  const auto& nodes = body_->graph.nodes();
+  for (size_t n = 0; n < nodes.size(); ++n)
+    if (!is_leaf(nodes[n]) && !body_->rows[n])
+      fail(ErrorCode::unsupported, "'", nodes[n].op->name, "'",
+           nodes[n].name.empty() ? "" : " of '" + nodes[n].name + "'", " is no operation of MLX's here, ",
+           is_control(nodes[n].op) ? "for the host decides of control flow" : "and runs by its reference on the host");
 }
 
 }  // namespace rlx::mlx_backend

@@ -1,6 +1,7 @@
 // See the header. A program that runs nothing on MLX never loads it: the backend is a library of its own, beside ours
 // in the folder rlx/.
 #include "devices/mlx/device.h"
+#include "devices/mlx/function.h"
 
 #include <dlfcn.h>
 
@@ -8,9 +9,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include "backends/mlx/module.h"
+#include "compile/pipeline.h"
+#include "ir/rewrite.h"
 #include "rlx/ops/op.h"
+#include "runtime/work_queue.h"
 
 namespace rlx {
 namespace {
@@ -53,7 +58,13 @@ Opened open_module() {
   if (!module) return {nullptr, text_of(path, " is of another version of RLX; build it again")};
   if (module->ops() != &op::input)
     return {nullptr, text_of(path, " uses another copy of RLX than this program; build both again")};
-  return {module, module->unusable()};
+  if (std::string why = module->unusable(); !why.empty()) return {module, why};
+  module->set_background([](std::string name, std::function<void()> work, std::span<const Event> after,
+                            std::shared_ptr<CancelFlag> cancel) {
+    static WorkQueue queue("mlx", std::max(2U, std::thread::hardware_concurrency()), false);
+    return queue.add(std::move(name), std::move(work), after, std::move(cancel));
+  });
+  return {module, ""};
 }
 const Opened& opened() {
   static const Opened once = open_module();
@@ -88,6 +99,12 @@ class MlxDevice final : public Backend {
     target.detail += ", " + mode_;
     return target;
   }
+  std::shared_ptr<DeviceMemory> memory() const override {
+    return opened().why.empty() ? opened().module->memory() : nullptr;
+  }
+  bool has_own_memory() const override { return true; }
+  // As the module's memory says it, which need not be opened for that.
+  Memory about_memory() const override { return {"device", HostAccess::none}; }
   std::unique_ptr<Program> lower(Graph legal) const override { return module_or_fail().lower(std::move(legal), mode_); }
 
  private:
@@ -95,6 +112,16 @@ class MlxDevice final : public Backend {
 };
 
 }  // namespace
+
+void write_mlx_function(const std::string& path, const Graph& g, const NamedTensors& params, const Bindings& dims) {
+  const mlx_backend::Module& module = module_or_fail();
+  const Graph fixed = dims.empty() ? g : substitute(g, dims);
+  Pipelined made = run_pipeline(fixed, module.target(), {});
+  for (const DispatchLine& line : made.report.lines)
+    if (line.verdict == Verdict::missing)
+      fail(ErrorCode::unsupported, "'", g.name(), "' is no function of MLX's: '", line.op, "': ", line.reason);
+  module.write_function(std::move(made.graph), params, path);
+}
 
 std::unique_ptr<Backend> make_mlx_device(const Device& device) { return std::make_unique<MlxDevice>(device); }
 
