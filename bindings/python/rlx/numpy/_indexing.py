@@ -192,8 +192,11 @@ def _updated_by_mask(x, mask, values, how):
 
 def updated(x, index, values, how):
     """x with `values` put in, or combined, at x[index]. Of several values for one place `set` keeps the last."""
-    x = as_array(x)
-    values = convert(as_array(values), x.dtype_name)
+    x, values = as_array(x), as_array(values)
+    fits = not _dtypes.is_complex(values.dtype_name) or _dtypes.is_complex(x.dtype_name)
+    if not fits or how != "set" and _dtypes.is_inexact(values.dtype_name) and not _dtypes.is_inexact(x.dtype_name):
+        raise TypeError(f"{values.dtype_name} would lose what it is in an array of {x.dtype_name}; convert the array or the values with astype")
+    values = convert(values, x.dtype_name)
     mask = _traced_mask(index)
     if mask is not None:
         return _updated_by_mask(x, mask, values, how)
@@ -231,8 +234,8 @@ class At:
     mul = multiply
 
     def divide(self, values):
-        from ._elementwise import reciprocal
-        return updated(self._x, self._index, reciprocal(values), "multiply")
+        from ._elementwise import inexact, reciprocal
+        return updated(inexact(self._x), self._index, reciprocal(values), "multiply")
 
     def min(self, values):
         return updated(self._x, self._index, values, "min")
