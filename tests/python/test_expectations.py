@@ -107,6 +107,21 @@ def test_another_choice_is_refused_with_those_that_there_are(kind):
         ops.pool(IMAGE, kind, kernel_size=(2, 2))
 
 
+@pytest.mark.parametrize("call", [lambda: ops.mean(IMAGE), lambda: ops.variance(IMAGE), lambda: ops.moments(IMAGE), lambda: ops.logsumexp(IMAGE), lambda: ops.norm(IMAGE),
+                                  lambda: ops.reduce(IMAGE, kind="sum"), lambda: ops.reverse(IMAGE), lambda: ops.roll(IMAGE), lambda: ops.one_hot(np.int32([1])),
+                                  lambda: ops.top_k(IMAGE)])
+def test_what_an_op_is_to_go_over_has_to_be_said(call):
+    with pytest.raises(TypeError, match=r"(axes|shifts|depth|k) is .*, not None"):
+        call()
+
+
+def test_operands_come_as_a_list_too():
+    a, b = IMAGE[0, 0], IMAGE[1, 0]
+    assert np.array_equal(ops.concatenate([a, rnp.asarray(b)], axis=0), np.concatenate([a, b]))
+    assert np.array_equal(rlx.jit(lambda a, b: ops.stack((a, b), axis=0))(a, b), np.stack([a, b]))
+    assert np.array_equal(ops.sort([3.0, 1.0, 2.0]), [1, 2, 3])
+
+
 # ---- loops ----
 LOOPS = {"scan": lambda body, init: rlx.scan(lambda c, _: (body(c), None), init, length=2)[0],
          "fori_loop": lambda body, init: rlx.fori_loop(0, 2, lambda i, c: body(c), init),
