@@ -159,7 +159,7 @@ FIVE = np.arange(5, dtype=np.int32)
     lambda: rlx.special.multigammaln(np.ones(2) * 4, 0), lambda: rlx.nn.softmax(2.0, axis=7), lambda: rlx.nn.log_softmax(2.0, axis=1),
     lambda: rlx.lax.clamp(0.5, FIVE, 2), lambda: rlx.lax.clamp(np.zeros((5, 1), np.int32), FIVE, 2), lambda: rlx.lax.dynamic_slice(FIVE, (1.5,), (2,)),
     lambda: rlx.lax.dynamic_slice(FIVE, (1, 1), (2,)), lambda: rnp.asarray(FIVE).at[1].add(0.5), lambda: rnp.asarray(FIVE).at[1].multiply(0.5),
-    lambda: rnp.asarray(FIVE).at[:2].max(np.float32([1.5, 2])), lambda: rnp.ones(3).at[0].set(1j), lambda: rnp.reshape(np.ones(4), (2.0, 2)),
+    lambda: rnp.asarray(FIVE).at[:2].max(np.float32([1.5, 2])), lambda: rnp.asarray([True, False]).at[0].max(-5), lambda: rnp.ones(3).at[0].set(1j), lambda: rnp.reshape(np.ones(4), (2.0, 2)),
     lambda: rnp.sort(FIVE, -1, "fastest"), lambda: rnp.nan_to_num(np.ones(2), 5.0),
 ])
 def test_what_means_nothing_is_refused(call):

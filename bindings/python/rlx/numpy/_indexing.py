@@ -193,8 +193,9 @@ def _updated_by_mask(x, mask, values, how):
 def updated(x, index, values, how):
     """x with `values` put in, or combined, at x[index]. Of several values for one place `set` keeps the last."""
     x, values = as_array(x), as_array(values)
-    fits = not _dtypes.is_complex(values.dtype_name) or _dtypes.is_complex(x.dtype_name)
-    if not fits or how != "set" and _dtypes.is_inexact(values.dtype_name) and not _dtypes.is_inexact(x.dtype_name):
+    rank = lambda name: 3 if _dtypes.is_complex(name) else 2 if _dtypes.is_inexact(name) else 1 if _dtypes.is_integer(name) else 0
+    have, given = rank(x.dtype_name), rank(values.dtype_name)
+    if given > have and (given == 3 or how != "set"):
         raise TypeError(f"{values.dtype_name} would lose what it is in an array of {x.dtype_name}; convert the array or the values with astype")
     values = convert(values, x.dtype_name)
     mask = _traced_mask(index)
