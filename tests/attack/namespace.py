@@ -265,7 +265,7 @@ def is_undefined(name, args):
             return False
     if name.startswith("fft.") and isinstance(args[0], np.ndarray):  # what differences of infinities are depends on their order
         return not np.all(np.isfinite(args[0]))
-    if name == "special.logsumexp" and (np.size(args[0]) == 0 or np.ndim(args[0]) == 0):  # SciPy fails inside, or gives one dim more
+    if name in ("special.logsumexp", "special.softmax") and (np.size(args[0]) == 0 or np.ndim(args[0]) == 0):  # SciPy fails inside, or gives one dim more
         return True
     if name == "linalg.cholesky" and np.ndim(args[0]) > 1:  # which of two triangles that differ counts is JAX's affair
         a = np.asarray(args[0])
