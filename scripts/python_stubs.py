@@ -59,7 +59,8 @@ TYPES = {
     "arange.start": "Any", "arange.stop": "Any", "arange.step": "Any", "broadcast_shapes.shapes": "Sequence[Dim]",
     "zeros_like.shape": "Shape | None", "ones_like.shape": "Shape | None", "full_like.shape": "Shape | None",
     "astype.dtype": "DTypeLike", "unravel_index.shape": "int | Sequence[int]", "matrix_power.n": "int", "logspace.start": "float",
-    "logspace.stop": "float", "fftshift.axes": "Axes", "arange.dtype": "DTypeLike | None", "norm.ord": "Any",
+    "logspace.stop": "float", "fftshift.axes": "Axes", "arange.dtype": "DTypeLike | None", "norm.ord": "Any", "sort.kind": "str | None", "argsort.kind": "str | None", "sort.order": "None", "argsort.order": "None",
+    "assume_unique": "bool", "axisa": "int", "axisb": "int", "axisc": "int", "nan_to_num.copy": "Literal[True]",
 }
 ARRAYS = "list[Array]"
 PAIR, TRIPLE, MANY = "tuple[Array, Array]", "tuple[Array, Array, Array]", "tuple[Array, ...]"
@@ -68,7 +69,7 @@ RESULTS = {
     "histogramdd": "tuple[Array, list[Array]]", "nonzero": MANY, "tril_indices": MANY, "triu_indices": MANY, "unravel_index": MANY,
     "unique": "Any", "gradient": "Any", "atleast_1d": "Any", "atleast_2d": "Any", "atleast_3d": "Any", "broadcast_shapes": "tuple[Dim, ...]",
     "qr": "Any", "svd": "Any", "eigh": PAIR, "eig": PAIR, "lu": TRIPLE, "slogdet": PAIR, "random.split": "Array",
-    "batch_norm": TRIPLE,
+    "batch_norm": TRIPLE, "lstsq": "tuple[Array, Array, Array, Array]",
 }
 
 

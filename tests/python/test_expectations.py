@@ -107,6 +107,21 @@ def test_another_choice_is_refused_with_those_that_there_are(kind):
         ops.pool(IMAGE, kind, kernel_size=(2, 2))
 
 
+@pytest.mark.parametrize("call", [lambda: ops.mean(IMAGE), lambda: ops.variance(IMAGE), lambda: ops.moments(IMAGE), lambda: ops.logsumexp(IMAGE), lambda: ops.norm(IMAGE),
+                                  lambda: ops.reduce(IMAGE, kind="sum"), lambda: ops.reverse(IMAGE), lambda: ops.roll(IMAGE), lambda: ops.one_hot(np.int32([1])),
+                                  lambda: ops.top_k(IMAGE)])
+def test_what_an_op_is_to_go_over_has_to_be_said(call):
+    with pytest.raises(TypeError, match=r"(axes|shifts|depth|k) is .*, not None"):
+        call()
+
+
+def test_operands_come_as_a_list_too():
+    a, b = IMAGE[0, 0], IMAGE[1, 0]
+    assert np.array_equal(ops.concatenate([a, rnp.asarray(b)], axis=0), np.concatenate([a, b]))
+    assert np.array_equal(rlx.jit(lambda a, b: ops.stack((a, b), axis=0))(a, b), np.stack([a, b]))
+    assert np.array_equal(ops.sort([3.0, 1.0, 2.0]), [1, 2, 3])
+
+
 # ---- loops ----
 LOOPS = {"scan": lambda body, init: rlx.scan(lambda c, _: (body(c), None), init, length=2)[0],
          "fori_loop": lambda body, init: rlx.fori_loop(0, 2, lambda i, c: body(c), init),
@@ -126,6 +141,111 @@ def test_a_state_that_is_a_number_takes_the_dtype_of_the_body(loop):
     for init, factor, wanted in ((1, np.float16(1.5), np.float16(2.25)), (1, 1.5, np.float32(2.25)), (np.int32(1), 1.5, np.float32(2.25)),
                                  (1.5, rnp.asarray(2.0, "float64"), np.float64(6))):
         close(loop(lambda c: c * factor, init), wanted)
+
+
+# ---- families ----
+SQUARE = np.array([[2.0, 1.0], [5.0, 3.0]])
+FIVE = np.arange(5, dtype=np.int32)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: rlx.linalg.eigh(SQUARE, "x"), lambda: rlx.linalg.eigvalsh(SQUARE, 0), lambda: rlx.linalg.norm(np.ones(3), "fro"),
+    lambda: rlx.linalg.norm(np.ones((2, 2, 2)), "fro"), lambda: rlx.linalg.norm(SQUARE, 1, (0, 5)), lambda: rlx.linalg.norm(SQUARE, axis=()),
+    lambda: rlx.linalg.multi_dot([np.ones((2, 2, 2)), SQUARE, SQUARE]), lambda: rlx.linalg.tensorsolve(np.ones((2, 3, 6)), np.ones(6), axes=(7,)),
+    lambda: rlx.linalg.pinv(SQUARE, np.array([0.1, 0.2])), lambda: rlx.linalg.solve_triangular(SQUARE, np.ones(2), 3),
+    lambda: rlx.linalg.solve_triangular(SQUARE, np.ones(2), True), lambda: rlx.fft.fft(np.ones(3), -1), lambda: rlx.fft.irfft(np.ones(3), -1),
+    lambda: rlx.fft.fft(np.ones(3), norm=""), lambda: rlx.fft.fft(np.ones(3), norm=0), lambda: rlx.special.polygamma(1.5, np.ones(2)),
+    lambda: rlx.special.polygamma(np.array([1.0, 1.5]), np.ones(2)), lambda: rlx.special.polygamma(-1, np.ones(2)),
+    lambda: rlx.special.multigammaln(np.ones(2) * 4, 0), lambda: rlx.nn.softmax(2.0, axis=7), lambda: rlx.nn.log_softmax(2.0, axis=1),
+    lambda: rlx.lax.clamp(0.5, FIVE, 2), lambda: rlx.lax.clamp(np.zeros((5, 1), np.int32), FIVE, 2), lambda: rlx.lax.dynamic_slice(FIVE, (1.5,), (2,)),
+    lambda: rlx.lax.dynamic_slice(FIVE, (1, 1), (2,)), lambda: rnp.asarray(FIVE).at[1].add(0.5), lambda: rnp.asarray(FIVE).at[1].multiply(0.5),
+    lambda: rnp.asarray(FIVE).at[:2].max(np.float32([1.5, 2])), lambda: rnp.asarray([True, False]).at[0].max(-5), lambda: rnp.ones(3).at[0].set(1j), lambda: rnp.reshape(np.ones(4), (2.0, 2)),
+    lambda: rnp.sort(FIVE, -1, "fastest"), lambda: rnp.nan_to_num(np.ones(2), 5.0),
+])
+def test_what_means_nothing_is_refused(call):
+    with pytest.raises((TypeError, ValueError, IndexError)):
+        call()
+
+
+def test_norms_are_those_of_numpy(rng):
+    x = rng.normal(size=(2, 3, 4))
+    for order, axis in ((None, None), (None, (0, 2)), ("fro", (1, 2)), ("nuc", (-1, 0)), (2, 1), (-np.inf, (2, 1)), (3, -1), (0, 0), (-2, (0, 1))):
+        for keepdims in (False, True):
+            close(rlx.linalg.norm(x, order, axis, keepdims), np.linalg.norm(x, order, axis, keepdims), 1e-10)
+
+
+def test_a_tolerance_for_each_matrix():
+    stack, least = np.stack([np.diag([1.0, 2, 3])] * 3), np.array([0.5, 1.5, 2.5])
+    assert np.array_equal(rlx.linalg.matrix_rank(stack, least), np.linalg.matrix_rank(stack, least))
+    assert np.array_equal(rlx.linalg.matrix_rank(np.zeros((2, 0, 3))), [0, 0])
+
+
+def test_pinv_of_a_hermitian_matrix_reads_one_triangle(rng):
+    a = rng.normal(size=(2, 3, 3)) + 1j * rng.normal(size=(2, 3, 3))
+    close(rlx.linalg.pinv(a, hermitian=True), np.linalg.pinv(a, hermitian=True), 1e-10)
+
+
+@pytest.mark.parametrize("shape,columns", [((5, 3), ()), ((5, 3), (2,)), ((3, 3), (2,)), ((2, 4), ()), ((2, 4), (3,)), ((0, 3), ())])
+def test_lstsq_gives_what_numpy_gives(rng, shape, columns):
+    a, b = rng.normal(size=shape), rng.normal(size=shape[:1] + columns)
+    wanted = np.linalg.lstsq(a, b)
+    for got in (rlx.linalg.lstsq(a, b), rlx.jit(rlx.linalg.lstsq)(a, b)):
+        close([got[0], *got[2:]], [wanted[0], *wanted[2:]], 1e-10)
+        residuals = np.atleast_1d(np.sum((b - a @ wanted[0]) ** 2, 0))
+        close(got[1], residuals, 1e-10)
+        if shape[0] > shape[1]:
+            close(got[1], wanted[1], 1e-10)
+    a[:, 0] = a[:, 1]
+    assert shape[0] == 0 or rlx.linalg.lstsq(a, b)[2] == np.linalg.lstsq(a, b)[2]
+
+
+def test_arguments_stand_in_the_order_of_others(rng):
+    import scipy.linalg
+    for trans, lower in ((0, True), (1, True), ("T", False), (2, False)):
+        close(rlx.linalg.solve_triangular(SQUARE, np.ones(2), trans, lower), scipy.linalg.solve_triangular(SQUARE, np.ones(2), trans, lower), 1e-10)
+    assert np.array_equal(rnp.isin([1, 2, 3], [2], True), np.isin([1, 2, 3], [2], True))
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 3))
+    close(rnp.cross(a, b, 0), np.cross(a, b, 0), 1e-12)
+    close(rnp.cross(a, b, 0, 1, 0), np.cross(a, b, 0, 1, 0), 1e-12)
+    odd = np.array([np.nan, np.inf, 1.0])
+    assert np.array_equal(rnp.nan_to_num(odd, True, 5.0), np.nan_to_num(odd, True, 5.0))
+    for kind in ("stable", "quicksort"):
+        assert np.array_equal(rnp.sort(b, 0, kind), np.sort(b, 0, kind)) and np.array_equal(rnp.argsort(b, 0, kind), np.argsort(b, 0, kind))
+    x = rng.normal(size=(3, 4))
+    # jax.nn.standardize(x, axis, mean, variance, epsilon)
+    close(rlx.nn.standardize(x, -1, 0.5, 2.0, 0.1), (x - 0.5) / np.sqrt(2.1), 1e-12)
+    close(rlx.nn.standardize(x, 0, 0.5), (x - 0.5) / np.sqrt((x * x).mean(0) - 0.25 + 1e-5), 1e-12)
+
+
+def test_no_class_for_what_is_no_whole_number():
+    wanted = np.zeros((3, 3), np.float32)
+    wanted[2, 1] = 1
+    assert np.array_equal(rlx.nn.one_hot(np.float32([1.5, np.nan, 1]), 3), wanted)
+
+
+def test_softmax_of_one_number_that_is_not_finite():
+    assert rlx.nn.softmax(2.0) == 1 and rlx.nn.log_softmax(2.0) == 0
+    for x in (np.float32(np.nan), np.float32(np.inf)):
+        assert np.isnan(rlx.nn.softmax(x)) and np.isnan(rlx.nn.log_softmax(x))
+
+
+def test_negative_starts_count_from_the_end():
+    # jax.lax.dynamic_slice, whose allow_negative_indices is True
+    for f in (lambda i: rlx.lax.dynamic_slice(FIVE, (i,), (2,)), rlx.jit(lambda i: rlx.lax.dynamic_slice(FIVE, (i,), (2,)))):
+        assert [np.asarray(f(i)).tolist() for i in (-2, -5, -9, 9)] == [[3, 4], [0, 1], [0, 1], [3, 4]]
+    assert np.array_equal(rlx.lax.dynamic_update_slice(FIVE, np.int32([7]), (-1,)), [0, 1, 2, 3, 7])
+
+
+def test_integers_are_divided_as_in_jax():
+    close(rnp.asarray(FIVE).at[1:].divide(2), np.float32([0, 0.5, 1, 1.5, 2]))
+
+
+@pytest.mark.parametrize("s", [(-1,), (2, -1), (-1, 3)])
+def test_minus_one_is_the_extent_there_is(rng, s):
+    x = rng.normal(size=(3, 4))
+    axes = tuple(range(-len(s), 0))
+    close(rlx.fft.irfftn(x, s, axes), np.fft.irfftn(x, s, axes), 1e-10)
+    close(rlx.fft.rfftn(x, s, axes), np.fft.rfftn(x, s, axes), 1e-10)
 
 
 # ---- functions ----

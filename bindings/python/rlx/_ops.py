@@ -26,7 +26,7 @@ def _text(value, kind):
         return "true" if value else "false"
     if kind.startswith("list of "):
         inner = kind[len("list of "):]
-        if isinstance(value, str):
+        if value is None or isinstance(value, str):
             raise TypeError(f"a {kind}, not {value!r}")
         if isinstance(value, (int, np.integer)):
             value = (value,)
@@ -100,6 +100,13 @@ def _key(name, arrays, attributes):
                     return None
         values.append(value)
     return (name, repr(values) if values else None, *[(x._dtype, x._shape) for x in arrays])
+
+
+def several(operands):
+    """Any number of operands: one by one, or as one list of arrays. A list of numbers is an array."""
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)) and any(isinstance(x, (Array, np.ndarray)) for x in operands[0]):
+        return operands[0]
+    return operands
 
 
 def emit_op(name, operands, attributes):

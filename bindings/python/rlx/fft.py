@@ -1,5 +1,7 @@
 """Discrete Fourier transforms as numpy.fft has them, of any length. float32 becomes complex64, float64 complex128."""
 
+import operator
+
 from . import _dtypes, ops
 from ._array import as_array, convert
 from . import numpy as rnp
@@ -10,7 +12,7 @@ _NORMS = ("backward", "ortho", "forward")
 
 
 def _norm(norm):
-    norm = norm or "backward"
+    norm = "backward" if norm is None else norm
     if norm not in _NORMS:
         raise ValueError(f"norm is {norm!r}; it is backward, ortho or forward")
     return norm
@@ -80,34 +82,44 @@ def rfftn(a, s=None, axes=None, norm=None):
 def irfftn(a, s=None, axes=None, norm=None):
     """The inverse of rfftn; the extent along the last of the axes is s[-1], 2 (n - 1) by default."""
     x = _complex(a)
+    is_default = s is None or s[-1] is None  # -1 is the extent that x has
     axes, s = _axes(x, s, axes)
     for axis, n in zip(axes[:-1], s[:-1]):
         x = resized(x, axis, n)
-    length = s[-1] if s[-1] is not None else 2 * (x.shape[axes[-1]] - 1)
+    length = s[-1] if s[-1] is not None else 2 * (x.shape[axes[-1]] - 1) if is_default else x.shape[axes[-1]]
     if length < 1:
         raise ValueError(f"a transform of {length} points")
     x = resized(x, axes[-1], length // 2 + 1)
     return ops.fft(x, kind="irfft", axes=axes, norm=_norm(norm), length=length)
 
 
+def _points(n):
+    """The extents of a transform along one axis. There is no -1 that stands for the extent there is, as among several."""
+    if n is None:
+        return None
+    if operator.index(n) < 1:
+        raise ValueError(f"a transform of {n} points")
+    return (n,)
+
+
 def fft(a, n=None, axis=-1, norm=None):
     """Along one axis, cut or padded with zeros to n points."""
-    return fftn(a, None if n is None else (n,), (axis,), norm)
+    return fftn(a, _points(n), (axis,), norm)
 
 
 def ifft(a, n=None, axis=-1, norm=None):
     """The inverse of fft."""
-    return ifftn(a, None if n is None else (n,), (axis,), norm)
+    return ifftn(a, _points(n), (axis,), norm)
 
 
 def rfft(a, n=None, axis=-1, norm=None):
     """Of real numbers: the first n // 2 + 1 of the results."""
-    return rfftn(a, None if n is None else (n,), (axis,), norm)
+    return rfftn(a, _points(n), (axis,), norm)
 
 
 def irfft(a, n=None, axis=-1, norm=None):
     """The inverse of rfft; n points, 2 (m - 1) by default."""
-    return irfftn(a, None if n is None else (n,), (axis,), norm)
+    return irfftn(a, _points(n), (axis,), norm)
 
 
 _OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}

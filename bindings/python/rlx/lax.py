@@ -3,13 +3,15 @@
 Operands of one function have one dtype here, as in JAX; the functions of `rlx.numpy` promote.
 """
 
-from . import ops, tree
+from . import _dtypes, ops, tree
 from ._array import as_array
+from ._native import at_user_line
 from ._windows import conv as _conv
 from ._associative_scan import associative_scan
 from ._control import cond, fori_loop, map, scan, switch, while_loop
 from .numpy import _elementwise as ew
 from .numpy import concatenate as _concatenate
+from .numpy._indexing import _from_front
 from .numpy._shape import axis_of
 
 __all__ = ["associative_scan", "clamp", "concatenate", "cond", "conv", "cummax", "cumprod", "cumsum", "dynamic_slice", "dynamic_update_slice",
@@ -64,9 +66,19 @@ def select(pred, on_true, on_false):
 
 
 def clamp(min, x, max):
-    """x limited to [min, max], whose shapes are x's or ()."""
+    """x limited to [min, max], which have x's dtype, and its shape or rank 0. Python's numbers take its dtype where they lose nothing."""
     x = as_array(x)
-    return ew.minimum(ew.maximum(x, as_array(min, x.dtype_name)), as_array(max, x.dtype_name))
+    low, high = (_bound(bound, x) for bound in (min, max))
+    return ew.minimum(ew.maximum(x, low), high)
+
+
+def _bound(bound, x):
+    is_weak = isinstance(bound, (int, float)) and (_dtypes.is_inexact(x.dtype_name) or isinstance(bound, int))
+    bound = as_array(bound, x.dtype_name if is_weak else None)
+    if bound.dtype_name != x.dtype_name or bound.shape not in ((), x.shape):
+        raise TypeError(at_user_line(f"clamp: a bound of {x.dtype_name}{list(x.shape)} has its dtype, and its shape or rank 0; got "
+                                     f"{bound.dtype_name}{list(bound.shape)}"))
+    return bound
 
 
 def concatenate(operands, dimension):
@@ -106,12 +118,23 @@ def cummax(operand, axis=0, reverse=False):
 
 def dynamic_slice(operand, start_indices, slice_sizes):
     """The block of these extents that begins at start_indices, one for each dim, moved to lie within the array where it would
-    reach out of it."""
+    reach out of it. Negative indices count from the end, as in JAX; those of rlx.ops.dynamic_slice do not."""
     x = as_array(operand)
-    return ops.dynamic_slice(x, *[as_array(i, "i32") for i in start_indices], sizes=tuple(slice_sizes))
+    return ops.dynamic_slice(x, *_starts(x, start_indices), sizes=tuple(slice_sizes))
 
 
 def dynamic_update_slice(operand, update, start_indices):
-    """operand with `update` at start_indices, moved to lie within the array where it would reach out of it."""
+    """operand with `update` at start_indices, moved to lie within the array where it would reach out of it. Negative indices
+    count from the end."""
     x = as_array(operand)
-    return ops.dynamic_update_slice(x, as_array(update), *[as_array(i, "i32") for i in start_indices])
+    return ops.dynamic_update_slice(x, as_array(update), *_starts(x, start_indices))
+
+
+def _starts(x, indices):
+    indices = [as_array(i) for i in indices]
+    if len(indices) != x.ndim:
+        raise TypeError(at_user_line(f"an array of rank {x.ndim} is sliced from {x.ndim} indices on, got {len(indices)}"))
+    for i in indices:
+        if not _dtypes.is_integer(i.dtype_name) or i.ndim != 0:
+            raise TypeError(at_user_line(f"an index is one integer, got {i.dtype_name}{list(i.shape)}"))
+    return [as_array(_from_front(i, n), "i32") for i, n in zip(indices, x.shape)]

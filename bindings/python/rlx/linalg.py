@@ -9,6 +9,11 @@ from ._array import as_array
 from . import numpy as rnp
 from .numpy._elementwise import inexact, promoted
 from .numpy._linear import matmul
+from .numpy._shape import axes_of
+
+
+# Which triangle of a Hermitian matrix is read.
+_TRIANGLES = {"L": "lower", "U": "upper"}
 
 
 def _matrix(x, what="a matrix"):
@@ -51,7 +56,10 @@ def svdvals(a):
 
 def eigh(a, UPLO="L"):
     """(values, vectors) of a Hermitian matrix, ascending; the vectors are columns. UPLO: which triangle is read."""
-    return ops.eigh(_matrix(a), reads="lower" if UPLO == "L" else "upper")
+    reads = _TRIANGLES.get(UPLO.upper() if isinstance(UPLO, str) else UPLO)
+    if reads is None:
+        raise ValueError(f"UPLO is {UPLO!r}; it is L or U")
+    return ops.eigh(_matrix(a), reads=reads)
 
 
 def eigvalsh(a, UPLO="L"):
@@ -87,17 +95,21 @@ def solve(a, b):
     return ops.solve(rnp.broadcast_to(a, batch + a.shape[-2:]), rnp.broadcast_to(b, batch + b.shape[-2:]))
 
 
-def solve_triangular(a, b, lower=False, trans=0, unit_diagonal=False):
-    """x with a x = b for a triangular a; the other triangle is not read. trans: 0, 1 or "T", 2 or "C"."""
+_TRANSPOSED = {0: "none", "N": "none", 1: "transpose", "T": "transpose", 2: "adjoint", "C": "adjoint"}
+
+
+def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False):
+    """x with a x = b for a triangular a; the other triangle is not read. trans: 0, 1 or "T", 2 or "C". The order is SciPy's."""
+    if isinstance(trans, bool) or trans not in _TRANSPOSED:
+        raise ValueError(f"trans is {trans!r}; it is 0 or 'N', 1 or 'T' (transposed), 2 or 'C' (transposed and conjugate)")
     a, b = promoted(a, b)
     a, b = _matrix(a), inexact(b)
     vector = b.ndim == a.ndim - 1 and b.ndim == 1
     if vector:
         b = rnp.expand_dims(b, 1)
     batch = rnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    kind = {0: "none", "N": "none", 1: "transpose", "T": "transpose", 2: "adjoint", "C": "adjoint"}[trans]
     x = ops.triangular_solve(rnp.broadcast_to(a, batch + a.shape[-2:]), rnp.broadcast_to(b, batch + b.shape[-2:]), lower=lower,
-                             transposition=kind, unit_diagonal=unit_diagonal)
+                             transposition=_TRANSPOSED[trans], unit_diagonal=unit_diagonal)
     return rnp.squeeze(x, -1) if vector else x
 
 
@@ -113,10 +125,19 @@ def _largest(s):
 
 def pinv(a, rcond=None, hermitian=False):
     """The Moore-Penrose inverse; singular values below rcond times the largest count as 0. `rcond` is a number, or an array with
-    one for each matrix of a stack, which may be traced."""
+    one for each matrix of a stack, which may be traced. Of a Hermitian matrix the lower triangle is read, as by eigh."""
     a = _matrix(a)
+    if hermitian:
+        if a.shape[-1] != a.shape[-2]:
+            raise ValueError(f"a Hermitian matrix is square, got the shape {a.shape}")
+        below = rnp.tril(a, -1)
+        diagonal = rnp.multiply(rnp.astype(rnp.real(a), a.dtype), rnp.eye(a.shape[-1], dtype=a.dtype))
+        a = rnp.add(rnp.add(below, rnp.conj(rnp.swapaxes(below, -1, -2))), diagonal)
     if rcond is None or isinstance(rcond, (int, float)):
         return ops.pinv(a, cutoff=-1 if rcond is None else float(rcond))
+    rcond = as_array(rcond)
+    if rcond.ndim > a.ndim - 2:
+        raise ValueError(f"rcond has a number for each matrix of a stack, got the shape {rcond.shape} for matrices of shape {a.shape}")
     u, s, vh = svd(a, full_matrices=False)
     least = rnp.multiply(rnp.expand_dims(rnp.astype(rcond, s.dtype), -1), _largest(s))
     counts = rnp.greater(s, least)
@@ -125,12 +146,25 @@ def pinv(a, rcond=None, hermitian=False):
     return matmul(rnp.multiply(adjoint(vh), rnp.expand_dims(inverse, -2)), adjoint(u))
 
 
-def lstsq(a, b, rcond=None):
-    """The least-squares solution of least norm of a x = b."""
+def _lstsq_solution(a, b, rcond=None):
+    """The least-squares solution of least norm of a x = b, alone."""
     a, b = promoted(a, b)
     vector = b.ndim == 1
     x = ops.lstsq(_matrix(a), rnp.expand_dims(inexact(b), 1) if vector else inexact(b), cutoff=-1 if rcond is None else float(rcond))
     return rnp.squeeze(x, -1) if vector else x
+
+
+def lstsq(a, b, rcond=None):
+    """(x, residuals, rank, s): the least-squares solution of least norm of a x = b, the sum of |b - a x|^2 for each column of b,
+    the rank of a (int32), and its singular values, of which those of at most `rcond` times the largest count as 0 (eps times the
+    larger extent by default). The residuals are always there, as in JAX; NumPy leaves them out where the rank is less than the number of unknowns."""
+    x = _lstsq_solution(a, b, rcond)
+    a, b = promoted(a, b)
+    a, b = inexact(a), inexact(b)
+    residuals = rnp.sum(rnp.square(rnp.abs(rnp.subtract(b, matmul(a, x)))), -1 if b.ndim == 1 else -2, keepdims=b.ndim == 1)
+    s = svdvals(a)
+    least = (float(np.finfo(s.dtype).eps) * max(a.shape[-2:]) if rcond is None or rcond < 0 else rcond) * _largest(s)
+    return x, residuals, rnp.sum(rnp.greater(s, least), -1), s
 
 
 def det(a):
@@ -176,6 +210,9 @@ def multi_dot(arrays):
     arrays = [as_array(x) for x in arrays]
     if len(arrays) < 2:
         raise ValueError(f"multi_dot takes two arrays or more, got {len(arrays)}")
+    shapes = [x.shape for x in arrays]
+    if any(len(shape) != 2 for shape in shapes[1:-1]) or any(len(shape) not in (1, 2) for shape in shapes):
+        raise ValueError(f"multi_dot takes matrices, and vectors at its ends, got the shapes {shapes}")
     rows = 1 if arrays[0].ndim == 1 else arrays[0].shape[0]
     sizes = [rows] + [x.shape[0] if x.ndim == 1 else x.shape[1] for x in arrays]
     if arrays[0].ndim == 1:
@@ -202,8 +239,8 @@ def tensorsolve(a, b, axes=None):
     """x with tensordot(a, x, x.ndim) = b."""
     a, b = promoted(a, b)
     if axes is not None:
-        rest = [d for d in range(a.ndim) if d not in [x % a.ndim for x in axes]]
-        a = rnp.transpose(a, rest + [x % a.ndim for x in axes])
+        axes = axes_of(axes, a.ndim)
+        a = rnp.transpose(a, [d for d in range(a.ndim) if d not in axes] + list(axes))
     shape = a.shape[b.ndim:]
     return rnp.reshape(solve(rnp.reshape(a, (b.size, int(np.prod(shape)))), rnp.ravel(b)), shape)
 
@@ -221,10 +258,14 @@ def norm(x, ord=None, axis=None, keepdims=False):
     """The norm of vectors or matrices, as numpy.linalg.norm."""
     x = inexact(x)
     size = rnp.abs(x)
-    if ord is None or (ord == 2 and isinstance(axis, int)) or (ord == 2 and axis is None and x.ndim == 1) or ord == "fro":
-        return rnp.sqrt(rnp.sum(rnp.square(size), axis, keepdims=keepdims))
-    axes = (axis,) if isinstance(axis, int) else tuple(range(x.ndim)) if axis is None else tuple(axis)
+    if axis is None and (ord is None or (ord == "fro" and x.ndim == 2) or (ord == 2 and x.ndim == 1)):
+        return rnp.sqrt(rnp.sum(rnp.square(size), keepdims=keepdims))
+    axes = axes_of(axis, x.ndim)
     if len(axes) == 1:
+        if ord is None or ord == 2:
+            return rnp.sqrt(rnp.sum(rnp.square(size), axes, keepdims=keepdims))
+        if isinstance(ord, str):
+            raise ValueError(f"there is no norm of order {ord!r} of vectors")
         if ord == np.inf:
             return rnp.max(size, axes, keepdims=keepdims)
         if ord == -np.inf:
@@ -232,25 +273,31 @@ def norm(x, ord=None, axis=None, keepdims=False):
         if ord == 0:
             return rnp.sum(rnp.astype(rnp.not_equal(x, 0), size.dtype), axes, keepdims=keepdims)
         return rnp.power(rnp.sum(rnp.power(size, float(ord)), axes, keepdims=keepdims), 1.0 / ord)
-    row, column = [a % x.ndim for a in axes]
+    if len(axes) != 2:
+        raise ValueError(f"a norm is one of vectors or of matrices, so along one axis or two, got {len(axes)}")
+    row, column = axes
+    if ord is None or ord == "fro":
+        return rnp.sqrt(rnp.sum(rnp.square(size), axes, keepdims=keepdims))
     if ord in (1, -1, np.inf, -np.inf):
         over = row if abs(ord) == 1 else column
         sums = rnp.sum(size, over, keepdims=True)
-        made = (rnp.max if ord > 0 else rnp.min)(sums, (row, column), keepdims=True)
+        made = (rnp.max if ord > 0 else rnp.min)(sums, axes, keepdims=True)
     elif ord in (2, -2, "nuc"):
-        s = svdvals(rnp.moveaxis(x, (row, column), (-2, -1)))
+        s = svdvals(rnp.moveaxis(x, axes, (-2, -1)))
         one = rnp.sum(s, -1) if ord == "nuc" else (rnp.max if ord > 0 else rnp.min)(s, -1)
-        made = rnp.expand_dims(one, (row, column)) if keepdims else one
-        return made
+        return rnp.expand_dims(one, axes) if keepdims else one
     else:
         raise ValueError(f"there is no matrix norm of order {ord!r}")
-    return made if keepdims else rnp.squeeze(made, (row, column))
+    return made if keepdims else rnp.squeeze(made, axes)
 
 
 def matrix_rank(a, tol=None):
-    """How many singular values exceed `tol` (eps times the largest times the larger extent)."""
+    """How many singular values exceed `tol`, a number or one for each matrix of a stack (eps times the largest times the larger
+    extent)."""
     s = svdvals(a)
     a = as_array(a)
     if tol is None:
-        tol = rnp.max(s, -1, keepdims=True) * max(a.shape[-2:]) * float(np.finfo(s.dtype).eps)
+        tol = _largest(s) * max(a.shape[-2:]) * float(np.finfo(s.dtype).eps)
+    else:
+        tol = rnp.expand_dims(as_array(tol), -1)
     return rnp.sum(rnp.greater(s, tol), -1)

@@ -118,11 +118,17 @@ def glu(x, axis=-1):
     return a * sigmoid(b)
 
 
+def _of_one(x, axis):
+    """log_softmax of an array of rank 0, whose axis is its only element: 0, or NaN where it is not finite."""
+    axes_of(axis, 1)
+    return x - x
+
+
 def softmax(x, axis=-1):
     """e^x over its sum along an axis (or several)."""
     x = ew.inexact(x)
     if x.ndim == 0:
-        return rnp.ones_like(x)
+        return ew.exp(_of_one(x, axis))
     axes = axes_of(axis, x.ndim)
     if len(axes) == 1:
         return ops.softmax(x, axis=axes[0])
@@ -135,7 +141,7 @@ def log_softmax(x, axis=-1):
     """The logarithm of softmax."""
     x = ew.inexact(x)
     if x.ndim == 0:
-        return rnp.zeros_like(x)
+        return _of_one(x, axis)
     axes = axes_of(axis, x.ndim)
     return ops.log_softmax(x, axis=axes[0]) if len(axes) == 1 else x - logsumexp(x, axes, keepdims=True)
 
@@ -146,18 +152,26 @@ def logsumexp(x, axis=None, keepdims=False):
     return ops.logsumexp(x, axes=axes_of(axis, x.ndim), keep_dims=keepdims)
 
 
-def standardize(x, axis=-1, epsilon=1e-5, eps=None):
-    """x less its mean, over its standard deviation."""
+def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, eps=None):
+    """x less its mean, over its standard deviation; a mean or a variance that is given stands for its own."""
     x = ew.inexact(x)
-    d = x - rnp.mean(x, axis, keepdims=True)
-    return d * ops.rsqrt(rnp.mean(ops.square(d), axis, keepdims=True) + epsilon_of(epsilon, 1e-5, eps))
+    mean, variance = (v if v is None else as_array(v, x.dtype_name if isinstance(v, (int, float)) else None) for v in (mean, variance))
+    own = rnp.mean(x, axis, keepdims=True)
+    d = x - own
+    if variance is None:
+        variance = rnp.mean(ops.square(d), axis, keepdims=True)
+        if mean is not None:  # as in jax.nn: the mean of the squares less the square of the given mean
+            variance = variance + ops.square(own) - ops.square(mean)
+    return (d if mean is None else x - mean) * ops.rsqrt(ew.inexact(variance + epsilon_of(epsilon, 1e-5, eps)))
 
 
 def one_hot(x, num_classes, dtype="f32", axis=-1):
-    """1 where the position along a new axis equals the index, else 0; all 0 where the index is out of range."""
+    """1 where the position along a new axis equals the index, else 0; all 0 where the index is out of range, or no whole number."""
     x, dtype = as_array(x), _dtypes.name_of(dtype)
-    return ops.one_hot(x if _dtypes.is_integer(x.dtype_name) else rnp.astype(x, "i32"), depth=num_classes, axis=axis,
-                       dtype=dtype)
+    if not _dtypes.is_integer(x.dtype_name):
+        whole = rnp.astype(x, "i32")
+        x = whole if x.dtype_name == "bool" else rnp.where(rnp.equal(rnp.astype(whole, x.dtype_name), x), whole, -1)
+    return ops.one_hot(x, depth=num_classes, axis=axis, dtype=dtype)
 
 
 def dropout(key, x, rate=0.5):

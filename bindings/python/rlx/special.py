@@ -1,5 +1,10 @@
 """Special functions as scipy.special has them. Integers become float32; operands broadcast."""
 
+import math
+import operator
+
+import numpy as np
+
 from . import ops
 from .numpy._elementwise import OF_ONE, OF_TWO_FLOATS, documented, inexact, together
 from . import numpy as rnp
@@ -33,7 +38,6 @@ i0 = _unary("i0", ops.i0, "The modified Bessel function of the first kind of ord
 i1 = _unary("i1", ops.i1, "The modified Bessel function of the first kind of order 1.")
 i0e = _unary("i0e", ops.i0e, "i0(x) e^-|x|.")
 i1e = _unary("i1e", ops.i1e, "i1(x) e^-|x|.")
-expit = _unary("expit", ops.logistic, "1 / (1 + e^-x).")
 xlogy = _binary("xlogy", ops.xlogy, "x ln y, 0 where x is 0.")
 xlog1py = _binary("xlog1py", ops.xlog1py, "x ln(1 + y), 0 where x is 0.")
 zeta = _binary("zeta", ops.zeta, "The Hurwitz zeta function: the sum of (k + q)^-x.")
@@ -41,25 +45,32 @@ gammainc = _binary("gammainc", ops.igamma, "The regularized lower incomplete gam
 gammaincc = _binary("gammaincc", ops.igammac, "The regularized upper incomplete gamma function.")
 
 
+def expit(x):
+    """1 / (1 + e^-x); also of complex numbers."""
+    from .nn import sigmoid
+    return sigmoid(x)
+
+
 def polygamma(n, x):
-    """The n-th derivative of digamma."""
-    if not isinstance(n, int):
-        import numpy as np
-        orders = np.asarray(n)
-        if orders.ndim == 0:
-            n = int(orders)
-        else:  # each order is a function of its own
-            n, x = np.broadcast_arrays(orders, np.zeros(rnp.asarray(x).shape))[0], rnp.broadcast_to(inexact(x), np.broadcast_shapes(orders.shape, rnp.asarray(x).shape))
-            made = rnp.zeros_like(x)
-            for order in np.unique(n):
-                made = rnp.where(n == order, polygamma(int(order), x), made)
-            return made
-    return ops.polygamma(inexact(x), n=n)
+    """The n-th derivative of digamma; n is a whole number, or an array of them."""
+    orders = np.asarray(n)
+    if orders.dtype.kind not in "iuf" or orders.size and not np.all((orders == np.floor(orders)) & (orders >= 0)):
+        raise ValueError(f"polygamma is of orders 0, 1, 2, ..., not {n!r}")
+    if orders.ndim == 0:
+        return ops.polygamma(inexact(x), n=int(orders))
+    x = inexact(x)  # each order is a function of its own
+    shape = np.broadcast_shapes(orders.shape, x.shape)
+    orders, x = np.broadcast_to(orders, shape), rnp.broadcast_to(x, shape)
+    made = rnp.zeros_like(x)
+    for order in np.unique(orders):
+        made = rnp.where(orders == order, polygamma(int(order), x), made)
+    return made
 
 
 def multigammaln(a, d):
     """ln of the multivariate gamma function of dimension d."""
-    import math
+    if isinstance(d, bool) or operator.index(d) < 1:
+        raise ValueError(f"multigammaln is of a dimension 1, 2, ..., not {d!r}")
     a = inexact(a)
     total = rnp.full_like(a, d * (d - 1) / 4 * math.log(math.pi))
     for i in range(d):

@@ -88,7 +88,7 @@ def _lu_solve(packed, pivots, b, left=True, adjoint=False):
     batch = rnp.broadcast_shapes(packed.shape[:-2], b.shape[:-2])
     packed, b = (rnp.broadcast_to(x, batch + x.shape[-2:]) for x in (packed, b))
     order = rnp.expand_dims(rnp.broadcast_to(_permutation_of(pivots, packed.shape[-1]), batch + packed.shape[-1:]), -1)
-    solve = lambda b, lower: linalg.solve_triangular(packed, b, lower, 2 if adjoint else 0, unit_diagonal=lower)
+    solve = lambda b, lower: linalg.solve_triangular(packed, b, 2 if adjoint else 0, lower, unit_diagonal=lower)
     if adjoint:  # Aᴴ = Uᴴ Lᴴ Pᵀ
         return rnp.take_along_axis(solve(solve(b, False), True), rnp.argsort(order, -2), -2)
     return solve(solve(rnp.take_along_axis(b, order, -2), True), False)
@@ -142,14 +142,14 @@ def _cholesky_inverse(factor, upper=False):
 @of("linalg_solve_triangular.default")
 def _solve_triangular(a, b, upper, left=True, unitriangular=False):
     if left:
-        return linalg.solve_triangular(a, b, not upper, 0, unitriangular)
-    return rnp.swapaxes(linalg.solve_triangular(a, rnp.swapaxes(b, -1, -2), not upper, 1, unitriangular), -1, -2)
+        return linalg.solve_triangular(a, b, 0, not upper, unitriangular)
+    return rnp.swapaxes(linalg.solve_triangular(a, rnp.swapaxes(b, -1, -2), 1, not upper, unitriangular), -1, -2)
 
 
 @of("triangular_solve.default")
 def _triangular_solve(b, a, upper=True, transpose=False, unitriangular=False):
     batch = rnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return linalg.solve_triangular(a, b, not upper, int(transpose), unitriangular), rnp.broadcast_to(a, batch + a.shape[-2:])
+    return linalg.solve_triangular(a, b, int(transpose), not upper, unitriangular), rnp.broadcast_to(a, batch + a.shape[-2:])
 
 
 @of("_linalg_svd.default")
@@ -213,7 +213,7 @@ def _ormqr(reflections, tau, x, left=True, transpose=False):
 def _lstsq(a, b, rcond=None, driver=None):
     vector = b.ndim == a.ndim - 1
     b = rnp.expand_dims(b, -1) if vector else b
-    x = linalg.lstsq(a, b, rcond)
+    x = linalg._lstsq_solution(a, b, rcond)
     over = a.shape[-2] > a.shape[-1] and driver != "gelsy"
     residuals = rnp.sum(rnp.square(rnp.abs(rnp.matmul(a, x) - b)), -2) if over else _nothing(a)
     s = linalg.svdvals(a)

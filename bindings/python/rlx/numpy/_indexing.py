@@ -192,8 +192,12 @@ def _updated_by_mask(x, mask, values, how):
 
 def updated(x, index, values, how):
     """x with `values` put in, or combined, at x[index]. Of several values for one place `set` keeps the last."""
-    x = as_array(x)
-    values = convert(as_array(values), x.dtype_name)
+    x, values = as_array(x), as_array(values)
+    rank = lambda name: 3 if _dtypes.is_complex(name) else 2 if _dtypes.is_inexact(name) else 1 if _dtypes.is_integer(name) else 0
+    have, given = rank(x.dtype_name), rank(values.dtype_name)
+    if given > have and (given == 3 or how != "set"):
+        raise TypeError(f"{values.dtype_name} would lose what it is in an array of {x.dtype_name}; convert the array or the values with astype")
+    values = convert(values, x.dtype_name)
     mask = _traced_mask(index)
     if mask is not None:
         return _updated_by_mask(x, mask, values, how)
@@ -231,8 +235,8 @@ class At:
     mul = multiply
 
     def divide(self, values):
-        from ._elementwise import reciprocal
-        return updated(self._x, self._index, reciprocal(values), "multiply")
+        from ._elementwise import inexact, reciprocal
+        return updated(inexact(self._x), self._index, reciprocal(values), "multiply")
 
     def min(self, values):
         return updated(self._x, self._index, values, "min")

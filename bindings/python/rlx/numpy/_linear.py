@@ -121,12 +121,13 @@ def diagonal(x, offset=0, axis1=0, axis2=1):
     return getitem(x, (Ellipsis, i - min(offset, 0), i + max(offset, 0)))
 
 
-def cross(x1, x2, axis=-1):
-    """The vector product along an axis of extent 3 (or 2: its third component)."""
+def cross(x1, x2, axisa=-1, axisb=-1, axisc=-1, axis=None):
+    """The vector product along an axis of extent 3 (or 2: its third component): `axis`, or one for x1, for x2 and for the result."""
     from ._elementwise import negative, subtract
     from ._shape import stack
     a, b = _numbers(x1, x2)
-    a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
+    a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     if a.shape[-1] not in (2, 3) or b.shape[-1] not in (2, 3):
         raise ValueError(f"cross takes vectors of 2 or 3 elements, got {a.shape[-1]} and {b.shape[-1]}")
     at = lambda x, i: x[..., i] if i < x.shape[-1] else None
@@ -139,7 +140,7 @@ def cross(x1, x2, axis=-1):
     z = term(0, 1)
     if a.shape[-1] == 2 and b.shape[-1] == 2:
         return z
-    return moveaxis(stack([term(1, 2), term(2, 0), z], -1), -1, axis)
+    return moveaxis(stack([term(1, 2), term(2, 0), z], -1), -1, axisc)
 
 
 def einsum(subscripts, *operands):

@@ -138,13 +138,16 @@ def iscomplex(x):
     return ew.logical_not(isreal(x))
 
 
-def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
-    """NaN and the infinities as numbers: 0, the largest and the lowest of the dtype unless said otherwise."""
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    """NaN and the infinities as numbers: 0, the largest and the lowest of the dtype unless said otherwise. `copy` may be NumPy's
+    True alone: arrays do not change."""
+    if copy is not True:
+        raise ValueError(f"copy is {copy!r}; arrays do not change, so that nan_to_num makes another one. The number for NaN is nan=...")
     x = as_array(x)
     if not _dtypes.is_inexact(x.dtype_name):
         return x
     if _dtypes.is_complex(x.dtype_name):
-        return ops.complex(nan_to_num(ops.real(x), nan, posinf, neginf), nan_to_num(ops.imag(x), nan, posinf, neginf))
+        return ops.complex(nan_to_num(ops.real(x), True, nan, posinf, neginf), nan_to_num(ops.imag(x), True, nan, posinf, neginf))
     _real("nan_to_num", *[each for each in (nan, posinf, neginf) if each is not None])
     largest = float(np.finfo(x.dtype).max) if x.dtype_name != "bf16" else 3.3895313892515355e38
     y = ew.where(ew.isnan(x), ew.constant_like(x, nan), x)

@@ -37,7 +37,7 @@ def reshape(x, shape, *rest):
     if rest and not isinstance(shape, (int, str, np.integer)):
         raise TypeError(f"reshape takes a shape, or its extents one by one, not {shape!r} and {rest!r}")
     shape = (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
-    shape = [d if isinstance(d, str) else int(d) for d in shape + tuple(rest)]
+    shape = [d if isinstance(d, str) else operator.index(d) for d in shape + tuple(rest)]
     if -1 in shape:
         at = shape.index(-1)
         others = math.prod(d for d in shape if d != -1)

@@ -16,22 +16,32 @@ def _complex_keys(x):
     return ops.real(x), ops.imag(x)
 
 
-def sort(x, axis=-1, descending=False, stable=True):
+def _one_order(kind, order):
+    """What NumPy's sorts are asked for besides: all of its ways to sort give the same here, and there are no fields."""
+    if kind not in (None, "quicksort", "heapsort", "mergesort", "stable"):
+        raise ValueError(f"kind is {kind!r}; it is quicksort, heapsort, mergesort or stable, which are all one here")
+    if order is not None:
+        raise ValueError("order names the fields of an array that has some; arrays of RLX have none")
+
+
+def sort(x, axis=-1, kind=None, order=None, *, descending=False, stable=True):
     """In order along an axis (of the flattened elements for None); NaN comes last. Complex numbers by real, then imaginary part."""
+    _one_order(kind, order)
     x = as_array(x)
     if axis is None:
         x, axis = ravel(x), 0
     axis = axis_of(axis, x.ndim)
     if _dtypes.is_complex(x.dtype_name):
         from ._indexing import take_along_axis
-        return take_along_axis(x, argsort(x, axis, descending), axis)
+        return take_along_axis(x, argsort(x, axis, descending=descending), axis)
     if x.dtype_name == "bool":
         return convert(ops.sort_values(convert(x, "u8"), axis=axis, descending=descending), "bool")
     return ops.sort_values(x, axis=axis, descending=descending)
 
 
-def argsort(x, axis=-1, descending=False, stable=True):
+def argsort(x, axis=-1, kind=None, order=None, *, descending=False, stable=True):
     """Where the elements in order stood, int32; equal ones in order of place."""
+    _one_order(kind, order)
     x = as_array(x)
     if axis is None:
         x, axis = ravel(x), 0
@@ -117,8 +127,8 @@ def bincount(x, weights=None, minlength=0, length=None):
     return start if x.size == 0 or length == 0 else start.at[x].add(values)
 
 
-def isin(x, test_elements, invert=False):
-    """Whether each element is among the others."""
+def isin(x, test_elements, assume_unique=False, invert=False):
+    """Whether each element is among the others. `assume_unique` changes nothing here."""
     if not isinstance(invert, (bool, np.bool_)):
         raise TypeError(f"invert is True or False, not {invert!r}")
     a, b = ew.promoted(x, test_elements)
