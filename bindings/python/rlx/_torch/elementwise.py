@@ -245,4 +245,4 @@ def _rrelu(x, noise, lower=0.125, upper=1 / 3, training=False, generator=None):
 
 @of("nan_to_num.default")
 def _nan_to_num(x, nan=None, posinf=None, neginf=None):
-    return rnp.nan_to_num(x, 0.0 if nan is None else nan, posinf, neginf)
+    return rnp.nan_to_num(x, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)

@@ -213,7 +213,7 @@ def _ormqr(reflections, tau, x, left=True, transpose=False):
 def _lstsq(a, b, rcond=None, driver=None):
     vector = b.ndim == a.ndim - 1
     b = rnp.expand_dims(b, -1) if vector else b
-    x = linalg.lstsq(a, b, rcond)
+    x = linalg._least_squares(a, b, rcond)
     over = a.shape[-2] > a.shape[-1] and driver != "gelsy"
     residuals = rnp.sum(rnp.square(rnp.abs(rnp.matmul(a, x) - b)), -2) if over else _nothing(a)
     s = linalg.svdvals(a)
