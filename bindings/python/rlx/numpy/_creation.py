@@ -222,8 +222,8 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     if _dtypes.is_complex(first.dtype_name):
         raise TypeError("geomspace of complex numbers is not traced: the turn that it takes depends on them; call it outside")
     # The factors' logarithms; both ends are on one side of 0.
-    steps = _spaced(0.0, 1.0, num, endpoint)
-    steps = ops.reshape(convert(steps, first.dtype_name), dims=steps.shape + (1,) * max(first.ndim, last.ndim))
+    steps = convert(_small(np.linspace(0, 1, num, endpoint=endpoint), "f64"), first.dtype_name)
+    steps = ops.reshape(steps, dims=steps.shape + (1,) * max(first.ndim, last.ndim))
     made = multiply(first, exp(multiply(steps, log(divide(last, first)))))
     if endpoint and num > 1:
         made = where(ops.compare(steps, ops.broadcast_in_dim(as_array(1, steps.dtype_name), dims=steps.shape, axes=[])), last, made)

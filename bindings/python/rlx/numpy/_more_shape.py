@@ -128,9 +128,13 @@ def rot90(m, k=1, axes=(0, 1)):
     return swapaxes(flip(x, b), a, b) if k == 1 else flip(swapaxes(x, a, b), b)
 
 
-def unravel_index(indices, shape):
-    """Flat indices as one index for each dim. Negative ones count from the end; those out of range become the nearest in range,
-    as in JAX."""
+def unravel_index(indices, shape, order="C"):
+    """Flat indices as one index for each dim, in row-major order, or for the order "F" with the first index running fastest. Negative ones
+    count from the end; those out of range become the nearest in range, as in JAX."""
+    if order == "F":
+        return unravel_index(indices, tuple(shape)[::-1] if isinstance(shape, (tuple, list)) else shape)[::-1]
+    if order != "C":
+        raise ValueError(f"order is {order!r}; it is C or F")
     indices = as_array(indices)
     shape = [operator.index(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape)]
     total = math.prod(shape)

@@ -6,7 +6,7 @@ import collections
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import as_array, convert, current_trace
+from .._array import as_array, convert
 from . import _elementwise as ew
 from ._creation import arange, full
 from ._indexing import take
@@ -21,7 +21,7 @@ UniqueInverseResult = collections.namedtuple("UniqueInverseResult", "values inve
 
 def _eager(name, *xs):
     """The operands' elements, where no size says how many results there are."""
-    if current_trace() is not None or any(x.is_traced for x in xs):
+    if any(x.is_traced for x in xs):
         raise TypeError(f"how many distinct elements there are is not known while tracing; give {name} a size")
     return [x.numpy() for x in xs]
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, convert, current_trace
+from .._array import as_array, convert
 from . import _elementwise as ew
 from ._creation import arange, full
 from ._indexing import take
@@ -106,7 +106,7 @@ def digitize(x, bins, right=False, *, method=None):
     if bins.shape[0] < 2:
         return rising
     # Of falling bins what is in front of x counts from the other end.
-    falling = bins.shape[0] - searchsorted(bins[::-1], x, "right" if right else "left")
+    falling = bins.shape[0] - searchsorted(bins[::-1], x, "left" if right else "right")
     return ew.where(ew.less_equal(bins[0], bins[-1]), rising, falling)
 
 
@@ -116,7 +116,7 @@ def nonzero(a, *, size=None, fill_value=None):
     fill_value = 0 if fill_value is None else fill_value
     x = as_array(a)
     if size is None:
-        if x.is_traced or current_trace() is not None:
+        if x.is_traced:
             raise TypeError("how many elements are not 0 is not known while tracing; give nonzero a size")
         return tuple(as_array(i.astype(np.int32)) for i in np.nonzero(x.numpy()))
     flags = convert(reshape(ew.truth(x), (x.size,)), "i32")
