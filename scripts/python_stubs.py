@@ -25,11 +25,11 @@ TYPES = {
     "decimals": "int", "k": "int", "n": "int", "m": "int | None", "num": "int", "endpoint": "bool", "offset": "int", "axis1": "int",
     "axis2": "int", "reps": "int | Sequence[int]", "repeats": "int | Sequence[int]", "mode": "str | None", "side": 'Literal["left", "right"]',
     "method": 'Literal["linear", "lower", "higher", "midpoint", "nearest"]', "indexing": 'Literal["xy", "ij"]',
-    "norm": 'Literal["backward", "ortho", "forward"] | None', "rtol": "float", "atol": "float", "equal_nan": "bool",
+    "norm": 'Literal["backward", "ortho", "forward"] | None', "rtol": "float", "cond.p": "Any", "matrix_rank.rtol": "ArrayLike | None", "pinv.rtol": "ArrayLike | None", "matrix_rank.M": "ArrayLike", "atol": "float", "equal_nan": "bool",
     "descending": "bool", "stable": "bool", "size": "int | None", "length": "int | None", "minlength": "int", "density": "bool",
     "return_index": "bool", "return_inverse": "bool", "return_counts": "bool", "rowvar": "bool", "bias": "bool", "invert": "bool",
     "deg": "bool", "right": "bool", "upper": "bool", "lower": "bool", "unit_diagonal": "bool", "full_matrices": "bool",
-    "compute_uv": "bool", "hermitian": "bool", "UPLO": 'Literal["L", "U"]', "rcond": "float | None", "tol": "ArrayLike | None",
+    "compute_uv": "bool", "hermitian": "bool", "UPLO": 'Literal["L", "U"]', "rcond": "ArrayLike | None", "tol": "ArrayLike | None",
     "approximate": "bool", "negative_slope": "float", "alpha": "float", "num_classes": "int", "epsilon": "float", "eps": "float | None", "d": "int",
     "arrays": "Sequence[ArrayLike]", "subscripts": "str", "pad_width": "int | Sequence[Any]", "copy": "bool | None", "device": "str | None",
     "base": "float", "bins": "int | ArrayLike", "range": "Any", "ord": "Any", "indices_or_sections": "int | Sequence[int]",
@@ -44,7 +44,7 @@ TYPES = {
     "expand_dims.axis": "int | Sequence[int]", "transpose.axes": "Sequence[int] | None", "rot90.axes": "Sequence[int]",
     "argmax.axis": "Axis", "argmin.axis": "Axis", "cumsum.axis": "Axis", "cumprod.axis": "Axis", "sort.axis": "Axis",
     "argsort.axis": "Axis", "take.axis": "Axis", "take_along_axis.axis": "Axis", "repeat.axis": "Axis", "concatenate.axis": "Axis",
-    "stack.axis": "int", "split.axis": "int", "array_split.axis": "int", "cross.axis": "int", "diff.axis": "int", "glu.axis": "int",
+    "stack.axis": "int", "split.axis": "int", "array_split.axis": "int", "cross.axis": "int | None", "diff.axis": "int", "glu.axis": "int",
     "one_hot.axis": "int", "unique.axis": "Axis", "fft.axis": "int", "ifft.axis": "int", "rfft.axis": "int", "irfft.axis": "int",
     "hfft.axis": "int", "ihfft.axis": "int", "tensordot.axes": "int | tuple[int | Sequence[int], int | Sequence[int]]",
     "tensorsolve.axes": "Sequence[int] | None", "fft.n": "int | None", "ifft.n": "int | None", "rfft.n": "int | None",
@@ -59,8 +59,37 @@ TYPES = {
     "arange.start": "Any", "arange.stop": "Any", "arange.step": "Any", "broadcast_shapes.shapes": "Sequence[Dim]",
     "zeros_like.shape": "Shape | None", "ones_like.shape": "Shape | None", "full_like.shape": "Shape | None",
     "astype.dtype": "DTypeLike", "unravel_index.shape": "int | Sequence[int]", "matrix_power.n": "int", "logspace.start": "float",
-    "logspace.stop": "float", "fftshift.axes": "Axes", "arange.dtype": "DTypeLike | None", "norm.ord": "Any", "sort.kind": "str | None", "argsort.kind": "str | None", "sort.order": "None", "argsort.order": "None",
-    "assume_unique": "bool", "axisa": "int", "axisb": "int", "axisc": "int", "nan_to_num.copy": "Literal[True]",
+    "logspace.stop": "float", "out": "None", "initial": "ArrayLike | None", "where": "ArrayLike | None", "promote_integers": "bool",
+    "correction": "float | None", "overwrite_input": "bool", "returned": "bool", "retstep": "bool",
+    "include_initial": "bool", "order": "str | None", "sort.order": "None", "argsort.order": "None", "reshape.order": 'Literal["C", "F", "A"]', "ravel.order": 'Literal["C", "F", "A", "K"]',
+    "ravel_multi_index.order": 'Literal["C", "F"]', "unravel_index.order": 'Literal["C", "F"]', "kind": "str | None", "isdtype.kind": "Any", "ndmin": "int", "object": "Any", "total_repeat_length": "int | None",
+    "tup": "Sequence[ArrayLike]", "M": "int", "N": "int", "eye.M": "int | None", "tri.M": "int | None", "vander.N": "int | None",
+    "take.mode": "str | None", "unique_indices": "bool", "indices_are_sorted": "bool", "wrap_negative_indices": "bool", "axisa": "int",
+    "axisb": "int", "axisc": "int", "edge_order": "Literal[1, 2]", "assume_unique": "bool", "assume_unique_indices": "bool", "sorted": "bool",
+    "return_indices": "bool", "isin.method": "str", "searchsorted.method": "str", "digitize.method": "str | None", "slogdet.method": "str | None", "optimize": "Any", "bitorder": 'Literal["big", "little"]', "count": "int", "unpackbits.count": "int | None",
+    "sparse": "bool", "casting": "str", "can_cast.from_": "Any", "can_cast.to": "DTypeLike", "issubdtype.arg1": "Any", "issubdtype.arg2": "Any",
+    "isdtype.dtype": "DTypeLike", "promote_types.a": "DTypeLike", "promote_types.b": "DTypeLike", "arrays_and_dtypes": "Any", "element": "Any", "isin.element": "ArrayLike", "iterable.y": "Any",
+    "iscomplexobj.x": "Any", "isrealobj.x": "Any", "condlist": "Any", "funclist": "Sequence[Any]", "choicelist": "Sequence[ArrayLike]",
+    "choices": "Sequence[ArrayLike]", "choose.mode": 'Literal["raise", "wrap", "clip"]', "inplace": "bool", "wrap": "bool", "obj": "Any",
+    "put.mode": 'Literal["raise", "wrap", "clip"] | None', "put_along_axis.mode": 'Literal["drop", "clip"] | None', "new_shape": "int | Sequence[int]",
+    "take_along_axis.mode": 'Literal["fill", "clip"] | None', "put_along_axis.axis": "Axis", "append.axis": "Axis", "insert.axis": "Axis", "delete.axis": "Axis", "compress.axis": "Axis",
+    "packbits.axis": "Axis", "unpackbits.axis": "Axis", "partition.axis": "Axis", "argpartition.axis": "Axis", "lexsort.axis": "int",
+    "unstack.axis": "int", "rollaxis.axis": "int", "rollaxis.start": "int", "unwrap.axis": "int", "trapezoid.axis": "int", "vecdot.axis": "int", "linspace.axis": "int",
+    "logspace.axis": "int", "geomspace.axis": "int", "apply_along_axis.axis": "int", "apply_over_axes.axes": "int | Sequence[int]",
+    "nancumsum.axis": "Axis", "nancumprod.axis": "Axis", "nanargmax.axis": "Axis", "nanargmin.axis": "Axis", "cumulative_sum.axis": "Axis",
+    "cumulative_prod.axis": "Axis", "trim": "str", "kth": "int | Sequence[int]", "keys": "ArrayLike", "multi_index": "Sequence[ArrayLike]",
+    "dims": "int | Sequence[int]", "ravel_multi_index.mode": "str | Sequence[str]", "dimensions": "int | Sequence[int]", "ndim": "int", "func": "Callable[..., Any]",
+    "func1d": "Callable[..., Any]", "function": "Callable[..., Any]", "pyfunc": "Callable[..., Any]", "mask_func": "Callable[..., Any]",
+    "excluded": "Collection[int | str]", "signature": "str | None", "nin": "int", "nout": "int", "identity": "Any", "convolve.mode": 'Literal["full", "same", "valid"]',
+    "correlate.mode": 'Literal["full", "same", "valid"]', "beta": "ArrayLike", "increasing": "bool", "strip_zeros": "bool", "trim_leading_zeros": "bool",
+    "unroll": "int", "polyfit.deg": "int", "polyfit.full": "bool", "polyfit.cov": 'bool | Literal["unscaled"]', "polyfit.rcond": "float | None",
+    "polyder.m": "int", "polyint.m": "int", "file": "Any", "buffer": "Any", "iter": "Iterable[Any]", "string": "str", "sep": "str",
+    "mmap_mode": "str | None", "allow_pickle": "bool", "max_line_width": "int | None", "precision": "int | None", "suppress_small": "bool | None",
+    "printoptions.args": "Any", "set_printoptions.args": "Any", "apply_along_axis.args": "Any", "piecewise.args": "Any", "fromfile.offset": "int",
+    "block.arrays": "Any", "symmetrize_input": "bool", "subset_by_index": "tuple[int, int] | None", "numpy_resid": "bool", "eigh.UPLO": 'Literal["L", "U"] | None',
+    "lstsq.rcond": "float | None", "fromfunction.shape": "int | Sequence[int]", "size.axis": "Axes", "fromiter.dtype": "DTypeLike", "frombuffer.dtype": "DTypeLike", "fromfile.dtype": "DTypeLike",
+    "fromstring.dtype": "DTypeLike", "fromfunction.dtype": "DTypeLike", "histogram2d.bins": "Any", "nan_to_num.copy": "Literal[True]", "quantile.method": "str", "nanquantile.method": "str",
+    "percentile.method": "str", "nanpercentile.method": "str", "unwrap.period": "ArrayLike", "fftshift.axes": "Axes", "arange.dtype": "DTypeLike | None", "norm.ord": "Any",
 }
 ARRAYS = "list[Array]"
 PAIR, TRIPLE, MANY = "tuple[Array, Array]", "tuple[Array, Array, Array]", "tuple[Array, ...]"
@@ -68,8 +97,36 @@ RESULTS = {
     "split": ARRAYS, "array_split": ARRAYS, "meshgrid": ARRAYS, "broadcast_arrays": ARRAYS, "frexp": PAIR, "histogram": PAIR,
     "histogramdd": "tuple[Array, list[Array]]", "nonzero": MANY, "tril_indices": MANY, "triu_indices": MANY, "unravel_index": MANY,
     "unique": "Any", "gradient": "Any", "atleast_1d": "Any", "atleast_2d": "Any", "atleast_3d": "Any", "broadcast_shapes": "tuple[Dim, ...]",
-    "qr": "Any", "svd": "Any", "eigh": PAIR, "eig": PAIR, "lu": TRIPLE, "slogdet": PAIR, "random.split": "Array",
-    "batch_norm": TRIPLE, "lstsq": "tuple[Array, Array, Array, Array]",
+    "qr": "Any", "svd": "Any", "lu": TRIPLE, "random.split": "Array",
+    "batch_norm": TRIPLE, "linspace": "Any", "einsum_path": "tuple[list[Any], str]", "average": "Any", "where": "Any", "divmod": PAIR, "modf": PAIR,
+    **dict.fromkeys("unstack ix_ diag_indices diag_indices_from mask_indices tril_indices_from triu_indices_from".split(), MANY),
+    **dict.fromkeys("hsplit vsplit dsplit".split(), ARRAYS), "indices": "Any", "fromfunction": "Any", "apply_along_axis": "Any", "intersect1d": "Any",
+    "unique_all": "tuple[Array, Array, Array, Array]", "unique_counts": PAIR, "unique_inverse": PAIR, "polydiv": PAIR, "polyfit": "Any",
+    "histogram2d": TRIPLE, "vectorize": "Callable[..., Any]", "frompyfunc": "ufunc", "load": "Any", "save": "None", "savez": "None",
+    "set_printoptions": "None", "get_printoptions": "dict[str, Any]", "printoptions": "Any", "array_repr": "str", "array_str": "str",
+    "result_type": "np.dtype[Any]", "promote_types": "np.dtype[Any]", "shape": "tuple[Dim, ...]", "ndim": "int", "size": "int",
+    **dict.fromkeys("can_cast isdtype issubdtype iscomplexobj isrealobj isscalar iterable".split(), "bool"),
+    "lstsq": "tuple[Array, Array, Array, Array]", "eigh": "EighResult", "eig": "EigResult", "slogdet": "SlogdetResult",
+}
+# What a module has of another one, as a part of its own.
+TAKEN = {"linalg": ("matmul", "tensordot", "vecdot", "matrix_transpose")}
+CLASSES = {
+    "numpy": """class ufunc:
+    nin: int
+    nout: int
+    nargs: int
+    identity: Any
+    def __init__(self, func: Callable[..., Any], nin: int, nout: int, *, name: str | None = ..., identity: Any = ...) -> None: ...
+    def __call__(self, *args: ArrayLike, out: None = ..., where: None = ...) -> Any: ...
+    def outer(self, A: ArrayLike, B: ArrayLike) -> Array: ...
+    def reduce(self, a: ArrayLike, axis: Axis = ..., dtype: DTypeLike | None = ..., out: None = ..., keepdims: bool = ..., initial: ArrayLike | None = ..., where: ArrayLike | None = ...) -> Array: ...
+    def accumulate(self, a: ArrayLike, axis: int = ..., dtype: DTypeLike | None = ..., out: None = ...) -> Array: ...
+    def at(self, a: ArrayLike, indices: Any, b: ArrayLike | None = ..., *, inplace: bool = ...) -> Array: ...
+""",
+    "linalg": "LinAlgError = np.linalg.LinAlgError\n" + "".join(
+        f"class {name}(NamedTuple):\n" + "".join(f"    {field}: Array\n" for field in fields.split())
+        for name, fields in (("QRResult", "Q R"), ("SVDResult", "U S Vh"), ("EighResult", "eigenvalues eigenvectors"),
+                             ("EigResult", "eigenvalues eigenvectors"), ("SlogdetResult", "sign logabsdet"))),
 }
 
 
@@ -77,6 +134,8 @@ def annotated(module, name, parameter):
     kind = TYPES.get(f"{name}.{parameter.name}", TYPES.get(parameter.name, "ArrayLike"))
     if parameter.kind is parameter.VAR_POSITIONAL:
         return f"*{parameter.name}: {kind}"
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return f"**{parameter.name}: Any"
     if parameter.default is parameter.empty:
         return f"{parameter.name}: {kind}"
     if parameter.default is None and "None" not in kind and kind not in ("Any", "Axes", "Axis"):
@@ -107,7 +166,7 @@ def text_of(short):
             continue
         if inspect.isfunction(value) and value.__module__.startswith("rlx."):
             # A helper that a module took from another one is no part of it; a second name for one of its own is.
-            own = value.__module__ == module.__name__ or value.__module__.startswith(module.__name__ + ".")
+            own = value.__module__ == module.__name__ or value.__module__.startswith(module.__name__ + ".") or name in TAKEN.get(short, ())
             if own:
                 functions.append(stub(short, name, value))
         elif short == "numpy" and isinstance(value, float):
@@ -115,13 +174,18 @@ def text_of(short):
         elif short == "numpy" and isinstance(value, type) and issubclass(value, np.generic):
             others.append(f"{name} = np.{value.__name__}")
     if short == "numpy":
-        others += ["bfloat16: np.dtype[Any] | None", "newaxis: None", "ndarray = Array", "def finfo(dtype: Any) -> Any: ...",
+        others += ["bfloat16: np.dtype[Any] | None", "newaxis: None", "ndarray = Array", "dtype = np.dtype", "c_: Any", "r_: Any", "s_: Any",
+                   "index_exp: Any", "mgrid: Any", "ogrid: Any", "def finfo(dtype: Any) -> Any: ...",
                    "def iinfo(dtype: Any) -> Any: ..."]
-    body = "\n".join(others) + ("\n\n" if others else "") + "\n".join(functions) + "\n"
+    body = "\n".join(others) + ("\n\n" if others else "") + CLASSES.get(short, "") + "\n".join(functions) + "\n"
+    if short == "numpy":  # it has a `bool` of its own, NumPy's
+        body = re.sub(r"(: |-> |\| )bool\b", r"\1_bool", body)
     head = f"# The types of rlx.{short}, from its functions. Generated by scripts/python_stubs.py.\n"
     uses = lambda word: re.search(rf"\b{word}\b", body)
-    words = [w for w in ("Any", "Literal") if uses(w)]
-    head += "from collections.abc import Sequence\n" if uses("Sequence") else ""
+    words = [w for w in ("Any", "Literal", "NamedTuple") if uses(w)]
+    head += "from builtins import bool as _bool\n" if uses("_bool") else ""
+    kinds = [w for w in ("Callable", "Collection", "Iterable", "Sequence") if uses(w)]
+    head += f"from collections.abc import {', '.join(kinds)}\n" if kinds else ""
     head += f"from typing import {', '.join(words)}\n" if words else ""
     head += "\nimport numpy as np\n" if "np." in body else ""
     kinds = [k for k in ("ArrayLike", "Axes", "Axis", "Dim", "DTypeLike", "Shape") if uses(k)]

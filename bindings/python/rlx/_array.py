@@ -585,6 +585,7 @@ def at_once(arity):
     return _of_one if arity == 1 else _of_two
 
 
+_GIVEN_BY_NAME = object()
 _PLAIN = frozenset((int, float, bool, str, type(None), type, np.dtype))
 
 
@@ -593,9 +594,9 @@ def at_once_with(f):
     programs = Programs()
 
     @functools.wraps(f)
-    def of_one(x, *args, **kwargs):
+    def of_one(x=_GIVEN_BY_NAME, *args, **kwargs):
         if _local.traces or type(x) is not Array or x._trace is not None:
-            return f(x, *args, **kwargs)
+            return f(**kwargs) if x is _GIVEN_BY_NAME else f(x, *args, **kwargs)
         for value in (*args, *kwargs.values()):
             if type(value) not in _PLAIN and (type(value) is not tuple or any(type(v) is not int for v in value)):
                 return f(x, *args, **kwargs)

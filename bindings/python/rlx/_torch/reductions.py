@@ -284,13 +284,13 @@ def _histc(x, bins=100, min=0, max=0):
 
 @of("histogram.bin_ct")
 def _histogram(x, bins=100, range=None, weight=None, density=False):
-    counts, edges = rnp.histogram(x, bins, None if range is None else tuple(range), density, weight)
+    counts, edges = rnp.histogram(x, bins, None if range is None else tuple(range), density=density, weights=weight)
     return rnp.astype(counts, x.dtype), rnp.astype(edges, x.dtype)
 
 
 @of("histogram.bins_tensor")
 def _histogram_of_edges(x, bins, weight=None, density=False):
-    counts, edges = rnp.histogram(x, bins, None, density, weight)
+    counts, edges = rnp.histogram(x, bins, density=density, weights=weight)
     return rnp.astype(counts, x.dtype), edges
 
 
