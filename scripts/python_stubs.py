@@ -44,7 +44,7 @@ TYPES = {
     "expand_dims.axis": "int | Sequence[int]", "transpose.axes": "Sequence[int] | None", "rot90.axes": "Sequence[int]",
     "argmax.axis": "Axis", "argmin.axis": "Axis", "cumsum.axis": "Axis", "cumprod.axis": "Axis", "sort.axis": "Axis",
     "argsort.axis": "Axis", "take.axis": "Axis", "take_along_axis.axis": "Axis", "repeat.axis": "Axis", "concatenate.axis": "Axis",
-    "stack.axis": "int", "split.axis": "int", "array_split.axis": "int", "cross.axis": "int | None", "diff.axis": "int", "glu.axis": "int",
+    "stack.axis": "int", "split.axis": "int", "array_split.axis": "int", "cross.axis": "int", "diff.axis": "int", "glu.axis": "int",
     "one_hot.axis": "int", "unique.axis": "Axis", "fft.axis": "int", "ifft.axis": "int", "rfft.axis": "int", "irfft.axis": "int",
     "hfft.axis": "int", "ihfft.axis": "int", "tensordot.axes": "int | tuple[int | Sequence[int], int | Sequence[int]]",
     "tensorsolve.axes": "Sequence[int] | None", "fft.n": "int | None", "ifft.n": "int | None", "rfft.n": "int | None",
@@ -109,7 +109,7 @@ RESULTS = {
     "lstsq": "tuple[Array, Array, Array, Array]", "eigh": "EighResult", "eig": "EigResult", "slogdet": "SlogdetResult",
 }
 # What a module has of another one, as a part of its own.
-TAKEN = {"linalg": ("matmul", "tensordot", "vecdot", "matrix_transpose")}
+TAKEN = {"linalg": ("lstsq", "matmul", "tensordot", "vecdot", "matrix_transpose")}
 CLASSES = {
     "numpy": """class ufunc:
     nin: int

@@ -6,11 +6,13 @@ import functools
 
 import numpy as np
 
-from . import _dtypes, _graph, numpy as rnp, tree
+from . import _dtypes, _graph, tree
 from ._array import as_array, current_trace, emit
 from ._jit import Traced, _apply, _arrays, _trace
 from ._native import Error, at_user_line
 from ._prints import Loop
+from .numpy._creation import eye, zeros, zeros_like
+from .numpy._shape import moveaxis, reshape
 
 
 # ---- derivatives ----
@@ -192,11 +194,11 @@ def _jacobian(f, argnums, forward):
                 columns = []
                 for i, x in enumerate(arrays):
                     def push(unit, i=i):
-                        tangents = [unit if j == i else rnp.zeros_like(a) for j, a in enumerate(arrays)]
+                        tangents = [unit if j == i else zeros_like(a) for j, a in enumerate(arrays)]
                         return jvp(of, arrays, tangents)[1]
-                    units = rnp.reshape(rnp.eye(x.size, dtype=x.dtype), (x.size,) + x.shape)
+                    units = reshape(eye(x.size, dtype=x.dtype), (x.size,) + x.shape)
                     out = vmap(push)(units)
-                    columns.append(tree.map(lambda y, x=x: rnp.reshape(rnp.moveaxis(y, 0, -1), y.shape[1:] + x.shape), out))
+                    columns.append(tree.map(lambda y, x=x: reshape(moveaxis(y, 0, -1), y.shape[1:] + x.shape), out))
                 first, its = tree.flatten(columns[0])
                 per_out = [[tree.leaves(c)[k] for c in columns] for k in range(len(first))]
                 return tree.unflatten(its, [tree.unflatten(structure, row) for row in per_out]) if structure != "*" \
@@ -205,13 +207,13 @@ def _jacobian(f, argnums, forward):
             outs, its = tree.flatten(value)
             rows = []
             for k, y in enumerate(outs):
-                units = rnp.reshape(rnp.eye(y.size, dtype=y.dtype), (y.size,) + y.shape)
+                units = reshape(eye(y.size, dtype=y.dtype), (y.size,) + y.shape)
 
                 def pull(unit, k=k):
-                    cts = [unit if j == k else rnp.zeros_like(o) for j, o in enumerate(outs)]
+                    cts = [unit if j == k else zeros_like(o) for j, o in enumerate(outs)]
                     return pullback(tree.unflatten(its, cts))
                 grads = vmap(pull)(units)
-                rows.append(tree.unflatten(structure, [rnp.reshape(g, y.shape + x.shape) for g, x in zip(grads, arrays)]))
+                rows.append(tree.unflatten(structure, [reshape(g, y.shape + x.shape) for g, x in zip(grads, arrays)]))
             return tree.unflatten(its, rows)
 
         made = tuple(one(n) for n in numbers)
@@ -264,7 +266,7 @@ def vmap(f, in_axes=0, out_axes=0):
             found = ", ".join(_graph.type_text(x.dtype_name, x.shape) + ("" if axis is None else f" along {axis}") for x, axis in zip(arrays, axes))
             raise Error(at_user_line(f"vmap needs one batch size, got {sorted(map(str, sizes)) if sizes else 'no batched argument'}: {found}"))
         size = sizes.pop()
-        fronted = [x if axis is None else rnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes)]
+        fronted = [x if axis is None else moveaxis(x, axis, 0) for x, axis in zip(arrays, axes)]
         types = [(x.dtype_name, x.shape if axis is None else x.shape[1:]) for x, axis in zip(fronted, axes)]
         traced = Traced(f, structure, types, kwargs)
         batched = [axis is not None for axis in axes] + [False] * len(traced.captured)
@@ -277,7 +279,7 @@ def vmap(f, in_axes=0, out_axes=0):
         results = results[:outs]
         out = tree.unflatten(traced.out_structure, results)
         where = _axes_for(out_axes, out, "out_axes")
-        moved = [x if axis == 0 else (x[0] if axis is None else rnp.moveaxis(x, 0, axis)) for x, axis in zip(results, where)]
+        moved = [x if axis == 0 else (x[0] if axis is None else moveaxis(x, 0, axis)) for x, axis in zip(results, where)]
         return tree.unflatten(traced.out_structure, moved)
 
     return wrapper
@@ -354,7 +356,7 @@ class custom_vjp(_Custom):
             primals, cts = values[: len(arrays)], values[len(inputs) + len(outs):]
             _, kept = self._fwd(*self._merge(fixed, tree.unflatten(tree.structure(tuple(given)), primals)))
             moving = iter(cts)
-            all_cts = [next(moving) if _has_derivative(d) else rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in outs]
+            all_cts = [next(moving) if _has_derivative(d) else zeros(s, _dtypes.numpy_of(d)) for d, s in outs]
             found = self._bwd(*fixed.values(), kept, tree.unflatten(traced.out_structure, all_cts))
             if len(found) != len(given):
                 raise Error(f"the backward rule of {self._f.__name__} gave {len(found)} cotangents for {len(given)} arguments")
@@ -364,9 +366,9 @@ class custom_vjp(_Custom):
                 parts = [None] * n if ct is None else tree.leaves(ct)
                 for x, part in zip(arrays[at: at + n], parts):
                     if _has_derivative(x.dtype_name):
-                        result.append(rnp.zeros(x.shape, x.dtype) if part is None else as_array(part, x.dtype_name))
+                        result.append(zeros(x.shape, x.dtype) if part is None else as_array(part, x.dtype_name))
                 at += n
-            result += [rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in inputs[len(arrays):] if _has_derivative(d)]
+            result += [zeros(s, _dtypes.numpy_of(d)) for d, s in inputs[len(arrays):] if _has_derivative(d)]
             return tuple(result)
 
         types = inputs + outs + floats
@@ -399,7 +401,7 @@ class custom_jvp(_Custom):
         def tangent(*values):
             values = list(values)
             moving = iter(values[len(inputs):])
-            tangents = [next(moving) if _has_derivative(d) else rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in inputs][: len(arrays)]
+            tangents = [next(moving) if _has_derivative(d) else zeros(s, _dtypes.numpy_of(d)) for d, s in inputs][: len(arrays)]
             structure = tree.structure(tuple(given))
             _, t = self._rule(*fixed.values(), tree.unflatten(structure, values[: len(arrays)]),
                               tree.unflatten(structure, tangents))

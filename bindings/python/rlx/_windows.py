@@ -1,15 +1,15 @@
 """Convolutions and windows, as the package's top level has them: NC* layout, PyTorch's definitions."""
 
-from . import numpy as rnp, ops
+from . import ops
 from ._array import as_array, convert
 from ._padding import pairs_of, pairs_of_numbers, per_axis
-from .numpy._elementwise import promoted
+from .numpy import _elementwise as ew
 
 
 def conv(x, w, strides=1, padding=0, dilation=1, groups=1):
     """Cross-correlation of x[n, c, spatial...] with w[out, c / groups, kernel...]. `padding` is a number, a number or a pair
     (low, high) for each spatial dim, "VALID" (none) or "SAME" (as many results as strides begin in x)."""
-    x, w = promoted(x, w)
+    x, w = ew.promoted(x, w)
     rank = x.ndim - 2
     if rank < 0 or w.ndim != x.ndim:
         raise ValueError(f"conv takes x[n, c, spatial...] and w[out, c / groups, kernel...] of one rank, got shapes {x.shape} and "
@@ -22,7 +22,7 @@ def conv(x, w, strides=1, padding=0, dilation=1, groups=1):
 
 def conv_transpose(x, w, strides=1, padding=0, output_padding=0, dilation=1, groups=1):
     """The gradient of conv with respect to its input, as PyTorch's conv_transpose: x[n, c, ...], w[c, out / groups, kernel...]."""
-    x, w = promoted(x, w)
+    x, w = ew.promoted(x, w)
     rank = x.ndim - 2
     strides, padding = per_axis(strides, rank, "strides"), per_axis(padding, rank, "padding")
     extra, dilation = per_axis(output_padding, rank, "output_padding"), per_axis(dilation, rank, "dilation")
@@ -51,7 +51,7 @@ def reduce_window(x, kind, init, window, strides=None, padding=None, dilation=No
                              window_dilation=tuple(dilation) if dilation is not None else (1,) * x.ndim,
                              padding_low=[a for a, _ in pairs], padding_high=[b for _, b in pairs])
     first = convert(as_array(init), x.dtype_name)
-    combine = {"max": rnp.maximum, "min": rnp.minimum, "sum": rnp.add, "prod": rnp.multiply}[_KINDS[kind]]
+    combine = {"max": ew.maximum, "min": ew.minimum, "sum": ew.add, "prod": ew.multiply}[_KINDS[kind]]
     neutral = {"sum": 0, "prod": 1}.get(_KINDS[kind])
     if neutral is not None and not first.is_traced and first.item() == neutral:
         return made

@@ -10,6 +10,7 @@ from . import _dtypes, ops
 from ._array import as_array
 from . import numpy as rnp
 from .numpy._elementwise import inexact, promoted
+from .numpy._least_squares import largest as _largest, lstsq, matrix_of as _matrix
 from .numpy._linear import matmul, tensordot
 from .numpy._products import matrix_transpose, vecdot
 from .numpy._shape import axes_of
@@ -23,13 +24,6 @@ SlogdetResult = collections.namedtuple("SlogdetResult", "sign logabsdet")
 
 # Which triangle of a Hermitian matrix is read.
 _TRIANGLES = {None: "lower", "L": "lower", "U": "upper"}
-
-
-def _matrix(x, what="a matrix"):
-    x = inexact(x)
-    if x.ndim < 2:
-        raise ValueError(f"{what} has at least two dims, got the shape {x.shape}")
-    return x
 
 
 def cholesky(a, upper=False, symmetrize_input=True):
@@ -155,11 +149,6 @@ def inv(a):
     return ops.inverse(_matrix(a))
 
 
-def _largest(s):
-    """The largest of each row of singular values; 0 where there are none."""
-    return rnp.max(s, axis=-1, keepdims=True) if s.shape[-1] != 0 else rnp.zeros((*s.shape[:-1], 1), s.dtype)
-
-
 def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     """The Moore-Penrose inverse; singular values below rcond times the largest count as 0. `rcond`, which is also called `rtol`, is a
     number, or an array with one for each matrix of a stack, which may be traced. Of a `hermitian` matrix the lower triangle is read,
@@ -183,34 +172,6 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
     counts = rnp.greater(s, least)
     inverse = rnp.where(counts, rnp.reciprocal(rnp.where(counts, s, 1)), 0)
     return matmul(rnp.multiply(_adjoint(vh), rnp.expand_dims(inverse, -2)), _adjoint(u))
-
-
-def _lstsq_solution(a, b, rcond=None):
-    """The least-squares solution of least norm of a x = b, alone."""
-    a, b = promoted(a, b)
-    vector = b.ndim == 1
-    x = ops.lstsq(_matrix(a), rnp.expand_dims(inexact(b), 1) if vector else inexact(b), cutoff=-1 if rcond is None else float(rcond))
-    return rnp.squeeze(x, -1) if vector else x
-
-
-def lstsq(a, b, rcond=None, *, numpy_resid=False):
-    """(x, residuals, rank, singular values): the least-squares solution of least norm of a x = b, the squared lengths of what is left of
-    each column of b, and how many singular values exceed rcond times the largest. NumPy has no residuals where the rank is less than
-    a's columns or there are no more rows than columns; `numpy_resid` asks for that, which must be known, so not traced."""
-    x = _lstsq_solution(a, b, rcond)
-    a, b = (inexact(v) for v in promoted(a, b))
-    s = svdvals(a)
-    m, n = a.shape[-2:]
-    cutoff = max(m, n) * float(np.finfo(s.dtype).eps) if rcond is None or rcond < 0 else float(rcond)
-    rank = rnp.sum(rnp.greater(s, rnp.multiply(_largest(s), cutoff)), -1)
-    if numpy_resid:
-        if rank.is_traced:
-            raise TypeError("whether there are residuals depends on the rank, which is not known while tracing; leave numpy_resid out")
-        if a.ndim == 2 and (int(rank) < n or m <= n):
-            return x, rnp.zeros((0,), s.dtype), rank, s
-    apart = rnp.subtract(b, matmul(a, x))
-    residuals = rnp.sum(rnp.square(rnp.abs(apart)) if _dtypes.is_complex(apart.dtype_name) else rnp.square(apart), -1 if b.ndim == 1 else -2)
-    return x, rnp.reshape(residuals, (1,)) if b.ndim == 1 else residuals, rank, s
 
 
 def det(a):

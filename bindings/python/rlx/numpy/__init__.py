@@ -34,7 +34,7 @@ from ._more_elementwise import (allclose, angle, array_equal, copysign, deg2rad,
 from ._more_shape import (atleast_1d, atleast_2d, atleast_3d, column_stack, diag, diagflat, diff, dstack, fliplr, flipud, hstack,  # noqa: E402
                           rot90, tril, tril_indices, triu, triu_indices, unravel_index, vstack)
 from ._sorting import (argpartition, argsort, argwhere, bincount, digitize, flatnonzero, isin, lexsort, nonzero, partition,  # noqa: E402
-                       searchsorted, sort, sort_complex)
+                       searchsorted, sort, sort_complex, where)
 from ._statistics import (corrcoef, cov, gradient, histogram, histogram2d, histogram_bin_edges, histogramdd, median,  # noqa: E402
                           percentile, quantile)
 from ._bits import packbits, unpackbits  # noqa: E402

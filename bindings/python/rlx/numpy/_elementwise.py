@@ -516,15 +516,8 @@ def isinf(x):
     return equal(ops.abs(x), np.inf)
 
 
-def where(condition, x=None, y=None, *, size=None, fill_value=None):
-    """x where the condition holds, else y. Without both of them the places where it holds, as `nonzero` has them."""
-    if x is None and y is None:
-        from ._sorting import nonzero
-        return nonzero(condition, size=size, fill_value=fill_value)
-    if x is None or y is None:
-        raise TypeError("where takes both x and y, or neither of them")
-    if size is not None or fill_value is not None:
-        raise ValueError("size and fill_value are of where without x and y, which gives places")
+def where(condition, x, y):
+    """x where the condition holds, else y."""
     a, b = promoted(x, y)
     c = truth(condition)
     shape = broadcast_shapes(c.shape, a.shape, b.shape)

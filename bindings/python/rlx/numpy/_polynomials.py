@@ -5,12 +5,13 @@ import operator
 
 import numpy as np
 
-from .. import _dtypes
+from .. import _dtypes, ops
 from .._array import as_array, convert
 from . import _elementwise as ew
 from ._creation import arange, ones, zeros
 from ._filters import convolve
 from ._insertion import trim_zeros
+from ._least_squares import lstsq
 from ._linear import matmul, outer
 from ._more_shape import atleast_1d, diag
 from ._reductions import all, argmin, sum
@@ -71,19 +72,17 @@ def _eigenvalues(p):
     name = p.dtype_name if _dtypes.is_complex(p.dtype_name) else "c128" if p.dtype_name == "f64" else "c64"
     if n < 2:
         return zeros((0,), name)
-    from ..linalg import eigvals
     p = convert(p, "f32") if p.dtype_name in ("f16", "bf16") else p
     below = diag(ones((n - 2,), p.dtype), -1)
-    return eigvals(below.at[0, :].set(ew.divide(ew.negative(p[1:]), p[0])))
+    return ops.eig(below.at[0, :].set(ew.divide(ew.negative(p[1:]), p[0])))[0]
 
 
 def poly(seq_of_zeros):
     """The coefficients of the polynomial with these roots, or with the eigenvalues of a square matrix."""
     x = atleast_1d(ew.inexact(seq_of_zeros))
     if x.ndim == 2 and x.shape[0] == x.shape[1] and x.shape[0]:
-        from ..linalg import eigvals
         is_real = not _dtypes.is_complex(x.dtype_name)
-        made = poly(eigvals(x))
+        made = poly(ops.eig(x)[0])
         return ew.real(made) if is_real else made  # eigenvalues of real matrices come in conjugate pairs
     if x.ndim != 1:
         raise ValueError(f"poly takes a vector of roots or a square matrix, got the shape {x.shape}")
@@ -209,14 +208,13 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
         rhs = ew.multiply(rhs, expand_dims(w, 1) if rhs.ndim == 2 else w)
     scale = ew.sqrt(sum(ew.square(ew.abs(lhs)), 0))  # columns of one length are better conditioned
     lhs = ew.divide(lhs, scale)
-    from .. import linalg
-    c, residuals, rank, s = linalg.lstsq(lhs, rhs, rcond)
+    c, residuals, rank, s = lstsq(lhs, rhs, rcond)
     c = ew.divide(c, expand_dims(scale, 1) if c.ndim == 2 else scale)
     if full:
         return c, residuals, rank, s, as_array(rcond, s.dtype_name)
     if cov is False:
         return c
-    base = ew.divide(linalg.inv(matmul(lhs.T, lhs)), outer(scale, scale))
+    base = ew.divide(ops.inverse(matmul(lhs.T, lhs)), outer(scale, scale))
     if cov == "unscaled":
         factor = as_array(1.0, base.dtype_name)
     elif n <= order:

@@ -5,7 +5,7 @@ import operator
 
 import numpy as np
 
-from .. import ops
+from .. import _dtypes, ops
 from .._array import as_array, convert
 from .._native import Error, at_user_line
 from ._elementwise import broadcast_to, no_out, promoted
@@ -124,8 +124,7 @@ def concatenate(arrays, axis=0, dtype=None):
     if axis is not None and any(x.ndim == 0 for x in arrays):
         raise ValueError("arrays of rank 0 have no axis to be concatenated along; stack them")
     if dtype is not None:
-        from ._creation import astype
-        arrays = [astype(x, dtype) for x in arrays]
+        arrays = [convert(x, _dtypes.name_of(dtype)) for x in arrays]
     if axis is None:
         arrays, axis = [ravel(x) for x in arrays], 0
     axis = axis_of(axis, arrays[0].ndim)

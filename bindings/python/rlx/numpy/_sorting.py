@@ -128,6 +128,17 @@ def nonzero(a, *, size=None, fill_value=None):
     return tuple(ew.where(there, i, f) for i, f in zip(unravel_index(at, x.shape or (1,)), fills))
 
 
+def where(condition, x=None, y=None, *, size=None, fill_value=None):
+    """x where the condition holds, else y. Without both of them the places where it holds, as `nonzero` has them."""
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise TypeError("where takes both x and y, or neither of them")
+    if size is not None or fill_value is not None:
+        raise ValueError("size and fill_value are of where without x and y, which gives places")
+    return ew.where(condition, x, y)
+
+
 def flatnonzero(a, *, size=None, fill_value=None):
     """The places in the flattened array of elements that are not 0; `size` and `fill_value` are those of `nonzero`."""
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
