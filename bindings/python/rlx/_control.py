@@ -48,10 +48,22 @@ def _as_the_body_gives(leaves, arrays, types):
     return [convert(x, dtype) for x, (dtype, _) in zip(arrays, types)]
 
 
-def cond(pred, true_fun, false_fun, *operands):
+_NO_OPERAND = object()
+
+
+def _with_operand(name, operands, operand):
+    """The operands of cond and switch, of which JAX also takes a single one by its name."""
+    if operand is _NO_OPERAND:
+        return operands
+    if operands:
+        raise TypeError(at_user_line(f"{name} takes its operands by position, or one as `operand`, not both"))
+    return (operand,)
+
+
+def cond(pred, true_fun, false_fun, *operands, operand=_NO_OPERAND):
     """true_fun(*operands) where the scalar `pred` holds, else false_fun(*operands); the other one does not run. Both give
-    results of one structure and type."""
-    return _cond(pred, true_fun, false_fun, operands)
+    results of one structure and type. `operand` is another form for a single operand."""
+    return _cond(pred, true_fun, false_fun, _with_operand("cond", operands, operand))
 
 
 def _cond(pred, true_fun, false_fun, operands):
@@ -77,9 +89,10 @@ def _cond(pred, true_fun, false_fun, operands):
     return tree.unflatten(a.out_structure, out[:results])
 
 
-def switch(index, branches, *operands):
+def switch(index, branches, *operands, operand=_NO_OPERAND):
     """branches[index](*operands), where an index out of range means the nearest one; the others do not run. All give results of
-    one structure and type. As jax.lax.switch."""
+    one structure and type. `operand` is another form for a single operand. As jax.lax.switch."""
+    operands = _with_operand("switch", operands, operand)
     branches = list(branches)
     if not branches or not all(callable(f) for f in branches):
         raise TypeError(at_user_line("switch takes a list of at least one function: switch(index, [f, g], x)"))
@@ -106,9 +119,9 @@ def _shown(traced):
     return ", ".join(_graph.type_text(*t) for t in traced.out_types) + f" as {tree.drawn(traced.out_structure)}"
 
 
-def while_loop(cond_fun, body_fun, init, max_trips=None):
+def while_loop(cond_fun, body_fun, init_val, max_trips=None):
     """The state after body_fun was applied while cond_fun holds. Reverse mode needs `max_trips`, a bound on the trips."""
-    arrays, structure = tree_of(init)
+    arrays, structure = tree_of(init_val)
     body_of = lambda *leaves: body_fun(tree.unflatten(structure, leaves))
     cond_of = lambda *leaves: cond_fun(tree.unflatten(structure, leaves))
     flat = tree.structure(tuple([0] * len(arrays)))
@@ -116,7 +129,7 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     first = Traced(body_of, flat, _types(arrays))
     if first.prints:
         return _printing_while_loop(cond_fun, body_fun, tree.unflatten(structure, arrays), max_trips)
-    arrays = _as_the_body_gives(tree.leaves(init), arrays, first.out_types) or arrays
+    arrays = _as_the_body_gives(tree.leaves(init_val), arrays, first.out_types) or arrays
     (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, (None, "the condition of while_loop"))
     if body.out_structure != structure or body.out_types != _types(arrays):
         raise Error(at_user_line(f"the body gives {_shown(body)} for a state of "
@@ -149,13 +162,13 @@ def _printing_while_loop(cond_fun, body_fun, init, max_trips):
     return made
 
 
-def fori_loop(lower, upper, body_fun, init, *, unroll=None):
-    """init after body_fun(i, state) for i from lower up to, and not including, upper. `unroll` is taken as JAX has it, and changes
+def fori_loop(lower, upper, body_fun, init_val, *, unroll=None):
+    """init_val after body_fun(i, state) for i from lower up to, and not including, upper. `unroll` is taken as JAX has it, and changes
     nothing."""
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
-        return scan(lambda state, i: (body_fun(i, state), None), init, Array(np.arange(lower, upper).astype(np.int32)))[0]
+        return scan(lambda state, i: (body_fun(i, state), None), init_val, Array(np.arange(lower, upper).astype(np.int32)))[0]
     state = while_loop(lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])),
-                       (as_array(lower), as_array(upper), init))
+                       (as_array(lower), as_array(upper), init_val))
     return state[2]
 
 
@@ -210,8 +223,3 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
             raise Error(at_user_line(f"debug.print in a scan prints once for each step, and there are as many as the symbolic {length}"))
         body.show(out[outs:], _prints.Loop(length, bool(reverse)))
     return tree.unflatten(structure, out[:n]), tree.unflatten(y_structure, out[n:outs])
-
-
-def map(f, xs):
-    """f over the slices of xs along axis 0, one after another; see vmap for all at once."""
-    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
