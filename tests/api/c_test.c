@@ -308,7 +308,7 @@ static void a_compile_takes_text_and_constants(void) {
   shift[0] = shift[1] = 0; /* they were copied */
   OK(rlx_compiled_call(compiled, &input, 1, &output, 1, &error));
   EXPECT(y[0] == 11 && y[1] == 22);
-  const float other_shift[] = {3, 4};
+  float other_shift[] = {3, 4};
   const rlx_buffer other = {other_shift, sizeof other_shift};
   rlx_graph* graph = NULL;
   OK(rlx_graph_parse_with(kShifted, strlen(kShifted), names, types, &other, 1, &graph, &error));
