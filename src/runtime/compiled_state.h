@@ -68,9 +68,15 @@ struct PendingRun::State {
   size_t position(size_t output) const { return positions.empty() ? output : positions[output]; }
 };
 
+<<<<<<< HEAD
 /// CompiledGraph::run_into for a device with memory of its own: copies the inputs there, runs, and copies the results
 /// back. `kept`: a state that the graph runs with, which has some of its inputs and outputs; `inputs` and `outputs` are
 /// the others then. Steps are timed if `steps` is not null.
+=======
+/// CompiledGraph::run_into for a device with memory of its own that did not run from the host's: copies the inputs
+/// there, runs, and copies the results back. With `kept`, inputs and outputs are those that are not in it. Steps are
+/// timed if there is room for their times.
+>>>>>>> w26
 std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs,
                                          std::span<Tensor> outputs, std::vector<StepTime>* steps,
                                          GraphState::Impl* kept = nullptr);

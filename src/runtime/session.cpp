@@ -214,7 +214,7 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
     fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
          " outputs, got room for ", outputs.size());
   if (!state_->on_host) {
-    run_on_device(state_, inputs, outputs, nullptr);
+    if (!ran_from_host(*state_, inputs, outputs, {}, nullptr, nullptr)) run_on_device(state_, inputs, outputs, nullptr);
     return;
   }
   state_->bounds.check(state_->graph, inputs);

@@ -370,7 +370,7 @@ bool ran_from_host(const State& state, Tensors inputs, std::span<Tensor> outputs
 std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::span<Tensor> outputs,
                                          std::vector<StepTime>* steps, GraphState::Impl* kept) {
   auto record = std::make_shared<RunRecord>();
-  if (!kept && ran_from_host(*state, inputs, outputs, {}, steps, record)) return record;
+  if (!kept && steps && ran_from_host(*state, inputs, outputs, {}, steps, record)) return record;
   const auto given = kept ? fed(*state, inputs, *record, state->free_inputs) : fed(*state, inputs, *record);
   const PendingRun run = kept ? submit_with_state(state, given, *kept, record, steps, true)
                               : PendingRun(begun(state, given, record, steps, true));

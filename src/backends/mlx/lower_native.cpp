@@ -62,7 +62,7 @@ Lowered lower_packed_product(Lowering& l) {
 }
 
 Lowered lower_softmax(Lowering& l) {
-  return {narrowed(l, mx::softmax(wide(l, 0), {axis_of(l.attrs<AxisAttrs>().axis, l.types[0])}, true, l.s))};
+  return {narrowed(l, mx::softmax(wide(l, 0), axis_of(l.attrs<AxisAttrs>().axis, l.types[0]), true, l.s))};
 }
 Lowered lower_logsumexp(Lowering& l) {
   const auto& a = l.attrs<ReduceDimsAttrs>();
