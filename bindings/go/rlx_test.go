@@ -382,20 +382,20 @@ func BenchmarkCallOfATinyGraph(b *testing.B) {
 func TestBlocksWithoutAnExactFormBecomeTheNearestCodesWhereThatIsAskedFor(t *testing.T) {
 	l := library(t)
 	g := must(l.ParseGraph(`graph @blocks {
-%0 = input() @"x" : f32[1, 64]
-%1 = param() @"w" : q4_0[32, 64]
-%2 = dequantize_blocks(%1) : f32[32, 64]
-%3 = broadcast_in_dim(%0) {dims = [32, 64], axes = [0, 1]} : f32[32, 64]
-%4 = add(%3, %2) : f32[32, 64]
+%0 = input() @"x" : f32[1, 256]
+%1 = param() @"w" : q4_0[32, 256]
+%2 = dequantize_blocks(%1) : f32[32, 256]
+%3 = broadcast_in_dim(%0) {dims = [32, 256], axes = [0, 1]} : f32[32, 256]
+%4 = add(%3, %2) : f32[32, 256]
 return %4 @"y"
 }`))(t)
-	blocks := make([]byte, 32*2*18)
+	blocks := make([]byte, 32*8*18)
 	for i := range blocks {
 		if blocks[i] = byte(7 * i); i%18 == 1 {
 			blocks[i] = 0x2c // the upper half of a scale, about 0.06
 		}
 	}
-	w := must(l.NewTensorFromBytes("q4_0", []int{32, 64}, blocks))(t)
+	w := must(l.NewTensorFromBytes("q4_0", []int{32, 256}, blocks))(t)
 	for _, nearest := range []bool{false, true} {
 		report := must(g.WriteCoreML(filepath.Join(t.TempDir(), "blocks.mlpackage"), map[string]*rlx.Tensor{"w": w},
 			rlx.PackageOptions{MinimumIOS: 16, Nearest: nearest}))(t)

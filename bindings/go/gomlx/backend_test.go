@@ -401,3 +401,39 @@ func TestTenThousandRunsTakeNoMoreMemoryThanAThousand(t *testing.T) {
 		e.Finalize()
 	}
 }
+
+func TestEachDeviceRunsOrSaysWhyItDoesNot(t *testing.T) {
+	cpu := backend(t, "")
+	devices, err := cpu.lib.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat := []float32{0, 1, 2, 3, 2, 1}
+	shape := shapes.Make(dtypes.Float32, 2, 3)
+	softmax := func(b compute.Backend) []float32 {
+		return computed(t, b, []given{{flat, shape}}, func(f compute.Function, x []compute.Value) (compute.Value, error) {
+			return f.FusedSoftmax(x[0], 1)
+		})
+	}
+	want := softmax(cpu)
+	for _, each := range devices {
+		b, err := New(each.Name)
+		if !each.Available {
+			if err == nil || !strings.Contains(err.Error(), each.Name) {
+				t.Errorf("%s is not here, which New does not say: %v", each.Name, err)
+			}
+			t.Logf("%s: %v", each.Name, err)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", each.Name, err)
+			continue
+		}
+		if b.Capabilities().PreferConstantsForVariables != strings.HasPrefix(each.Name, "coreml") {
+			t.Errorf("%s: constants are preferred, or not", each.Name)
+		}
+		closeTo(t, softmax(b), want, 1e-6)
+		t.Logf("%s runs", each.Name)
+		b.Finalize()
+	}
+}
