@@ -18,9 +18,8 @@ NAMES_LEFT_OUT = {
     "numpy.ComplexWarning": "a warning that is never given: complex numbers do not become real ones in silence",
 }
 PARAMETERS_LEFT_OUT = {
-    "out_sharding": "arrays are on one device", "precision": "products are of the operands' precision", "where": "of functions of elements: it leaves "
-    "elements of out= as they are, and JAX refuses it too", "_dot_general": "JAX's own", "preferred_element_type": "the operands' dtype says it; "
-    "convert them",
+    "out_sharding": "arrays are on one device", "precision": "products are of the operands' precision", "_dot_general": "JAX's own",
+    "where": "of functions of elements: it leaves elements of out= as they are, and JAX refuses it too",
 }
 
 
