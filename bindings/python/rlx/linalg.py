@@ -10,8 +10,8 @@ from . import _dtypes, ops
 from ._array import as_array
 from . import numpy as rnp
 from .numpy._elementwise import inexact, promoted
-from .numpy._linear import matmul, tensordot
-from .numpy._products import matrix_transpose, vecdot
+from .numpy._linear import matmul, tensordot  # noqa: F401: the module's own, too
+from .numpy._products import matrix_transpose, vecdot  # noqa: F401
 
 LinAlgError = np.linalg.LinAlgError
 QRResult = collections.namedtuple("QRResult", "Q R")
