@@ -60,15 +60,21 @@ def names():
             if name.startswith("_") or name.endswith("_p") or inspect.ismodule(value) or not callable(value):
                 continue
             try:
-                functions[name] = {} if inspect.isclass(value) else {
-                    p.name: "" if p.default is p.empty else repr(p.default) for p in inspect.signature(value).parameters.values()}
+                functions[name] = [] if inspect.isclass(value) else list(inspect.signature(value).parameters)
             except (TypeError, ValueError):
-                functions[name] = {}
+                functions[name] = []
         found[short] = functions
     return {"version": jax.__version__, "modules": found}
 
 
+def _written(found):
+    """A line for each name."""
+    blocks = [f'  {json.dumps(module)}: {{\n' + ",\n".join(f"   {json.dumps(n)}: {json.dumps(p)}" for n, p in its.items()) + "\n  }"
+              for module, its in found["modules"].items()]
+    return f'{{\n "version": {json.dumps(found["version"])},\n "modules": {{\n' + ",\n".join(blocks) + "\n }\n}\n"
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "names.json").write_text(json.dumps(names(), indent=1) + "\n")
+    (FOLDER / "names.json").write_text(_written(names()))
     np.savez_compressed(FOLDER / "values.npz", **recorded())
