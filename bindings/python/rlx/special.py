@@ -6,7 +6,7 @@ from . import ops
 from ._special.combinatorics import bernoulli, comb, factorial, poch
 from ._special.gammas import beta, betainc, betaln, gamma, gammasgn, loggamma
 from ._special.hypergeometric import hyp1f1
-from ._special.integrals import dawsn, exp1, expi, expn, fresnel, sici, spence
+from ._special.integrals import bessel_jn, dawsn, exp1, expi, expn, fresnel, owens_t, sici, spence, wofz
 from ._special.statistics import boxcox, boxcox1p, kl_div, log_softmax, logsumexp, rel_entr, softmax
 from .numpy._elementwise import OF_ONE, OF_TWO_FLOATS, documented, inexact, together
 from . import numpy as rnp

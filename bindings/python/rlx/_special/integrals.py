@@ -1,11 +1,13 @@
-"""Integrals of elementary functions: exponential, sine, cosine, Fresnel's, Dawson's, the dilogarithm. Near 0 by series or by Gauss's
-rule, far out by continued fractions or asymptotic series (NIST Handbook of Mathematical Functions, chapters 6 to 8 and 25)."""
+"""Integrals of elementary functions: exponential, sine, cosine, Fresnel's, Dawson's, Owen's, the dilogarithm, and functions close to
+them. Near 0 by series or by Gauss's rule, far out by continued fractions or asymptotic series (NIST Handbook of Mathematical Functions, chapters 6 to 8 and 25)."""
 
 import math
+import operator
 
 import numpy as np
 
 from .. import ops
+from .._native import at_user_line
 from ..numpy import _elementwise as ew
 from .shared import floats, in_f32
 
@@ -211,3 +213,75 @@ def sici(x):
         return ops.sign(x) * sine, rnp.where(x == np.inf, 0.0, cosine)
 
     return of(*floats(x))
+
+
+def owens_t(h, a):
+    """The integral of e^(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi (Owen, "Tables for computing bivariate normal
+    probabilities", 1956)."""
+    from .. import numpy as rnp
+
+    @in_f32
+    def of(h, a):
+        height, size = ops.abs(h), ops.abs(a)
+        is_large = size > 1
+        # Of an a above 1 from that of 1 / a and a h, by Owen's equation 2.3.
+        b = rnp.where(is_large, 1 / rnp.where(is_large, size, 1), size)
+        k = rnp.where(is_large, size * height, height)
+        inner = _by_gauss(lambda x: ops.exp(-ops.square(rnp.expand_dims(k, -1)) * (1 + ops.square(x)) / 2) / (1 + ops.square(x)), b, 40) / (2 * math.pi)
+        p, q = ops.erfc(height / math.sqrt(2)), ops.erfc(k / math.sqrt(2))
+        made = rnp.where(is_large, (p + q - p * q) / 4 - inner, inner)
+        return rnp.where(a < 0, -made, made)
+
+    return of(*floats(h, a))
+
+
+def _faddeeva_coefficients(n):
+    """The polynomial of Weideman's rational approximation, the highest power first, and its scale."""
+    m, scale = 2 * n, math.sqrt(n / math.sqrt(2))
+    t = scale * np.tan(np.arange(-m + 1, m) * math.pi / m / 2)
+    values = np.concatenate([[0], np.exp(-t * t) * (scale * scale + t * t)])
+    return np.real(np.fft.fft(np.fft.fftshift(values)))[1:n + 1][::-1] / (2 * m), scale
+
+
+def wofz(z):
+    """Faddeeva's function e^(-z^2) erfc(-i z), complex (Weideman, "Computation of the complex error function", 1994)."""
+    from .. import numpy as rnp
+    z = ew.inexact(z)
+    if not z.dtype_name.startswith("c"):
+        z = ops.complex(z, rnp.zeros_like(z))
+    is_below = ops.imag(z) < 0
+    above = rnp.where(is_below, -z, z)  # of the half plane where it is bounded
+    coefficients, scale = _faddeeva_coefficients(48)
+    turned = ops.complex(-ops.imag(above), ops.real(above))  # i z
+    under = 1 / (scale - turned)
+    ratio = (scale + turned) * under
+    total = ratio * 0
+    for c in coefficients:
+        total = total * ratio + float(c)
+    made = 2 * total * under * under + under / math.sqrt(math.pi)
+    return rnp.where(is_below, 2 * ew.exp(-above * above) - made, made)
+
+
+def bessel_jn(z, *, v, n_iter=50):
+    """The Bessel functions of the first kind of orders 0 to v, along a new first dim, for real z. They come by Miller's backward recurrence
+    from the order n_iter, which must be well above |z| and v."""
+    from .. import numpy as rnp
+    v, n_iter = operator.index(v), operator.index(n_iter)
+    if not 0 <= v < n_iter:
+        raise ValueError(at_user_line(f"bessel_jn takes 0 <= v < n_iter, got v {v} and n_iter {n_iter}"))
+    z, = floats(z)
+    is_zero = z == 0
+    x = rnp.where(is_zero, 1, z)
+    limit = 1e-30 if z.dtype_name == "f64" else 1e-10
+    above, here, kept, total = rnp.zeros_like(x), ew.constant_like(x, limit), {}, rnp.zeros_like(x)
+    for n in range(n_iter, 0, -1):
+        above, here = here, (2 * n / x) * here - above  # here is of the order n - 1
+        is_large = ops.abs(here) > 1 / limit
+        shrink = rnp.where(is_large, limit, 1)
+        above, here, total = above * shrink, here * shrink, total * shrink
+        kept = {k: y * shrink for k, y in kept.items()}
+        if n - 1 <= v:
+            kept[n - 1] = here
+        if (n - 1) % 2 == 0:
+            total = total + (here if n == 1 else 2 * here)
+    return rnp.stack([rnp.where(is_zero, 1.0 if k == 0 else 0.0, kept[k] / total) for k in range(v + 1)])
