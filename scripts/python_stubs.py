@@ -107,7 +107,7 @@ TYPES = {
     "convolve.mode": 'Literal["full", "same", "valid"]',
     "correlate.mode": 'Literal["full", "same", "valid"]', "beta": "ArrayLike", "increasing": "bool", "strip_zeros": "bool",
     "trim_leading_zeros": "bool",
-    "polyfit.deg": "int", "polyfit.full": "bool", "polyfit.cov": 'bool | Literal["unscaled"]', "polyfit.rcond": "float | None",
+    "polyval.unroll": "int", "place.mask": "ArrayLike", "polyfit.deg": "int", "polyfit.full": "bool", "polyfit.cov": 'bool | Literal["unscaled"]', "polyfit.rcond": "float | None",
     "polyder.m": "int", "polyint.m": "int", "file": "Any", "buffer": "Any", "iter": "Iterable[Any]", "string": "str", "sep": "str",
     "mmap_mode": "str | None", "allow_pickle": "bool", "max_line_width": "int | None", "precision": "int | None", "suppress_small": "bool | None",
     "printoptions.args": "Any", "set_printoptions.args": "Any", "apply_along_axis.args": "Any", "piecewise.args": "Any", "fromfile.offset": "int",
