@@ -14,13 +14,13 @@ NO_SUCH_DTYPE = "a dtype that the package has not"
 NAMES_LEFT_OUT = {
     **{f"numpy.{n}": NO_SUCH_DTYPE for n in "float4_e2m1fn float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz int1 int2 int4 uint1 "
        "uint2 uint4".split()},
-    **{f"numpy.{n}": "a dtype by its name alone, \"f8e4m3fn\" and so on" for n in "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu".split()},
+    **{f"numpy.{n}": "a dtype by its name alone, as \"f8e4m3fn\"" for n in
+       "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu".split()},
     "numpy.ComplexWarning": "a warning that is never given: complex numbers do not become real ones in silence",
 }
 PARAMETERS_LEFT_OUT = {
-    "out_sharding": "arrays are on one device", "precision": "products are of the operands' precision", "where": "of functions of elements: it leaves "
-    "elements of out= as they are, and JAX refuses it too", "_dot_general": "JAX's own", "preferred_element_type": "the operands' dtype says it; "
-    "convert them",
+    "out_sharding": "arrays are on one device", "precision": "products are of the operands' precision", "_dot_general": "JAX's own",
+    "where": "of functions of elements: it leaves elements of out= as they are, and JAX refuses it too",
 }
 
 

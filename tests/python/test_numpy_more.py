@@ -514,3 +514,21 @@ def test_an_order_of_products_is_taken():
     from_right = str(rlx.jit(lambda a, b, c: rnp.einsum("ij,jk,kl->il", a, b, c)).lower(a, b, c))
     from_left = str(rlx.jit(lambda a, b, c: rnp.einsum("ij,jk,kl->il", a, b, c, optimize=False)).lower(a, b, c))
     assert from_right != from_left
+
+
+@pytest.mark.parametrize("call", [
+    lambda n, a, b, **k: n.matmul(a, b, **k), lambda n, a, b, **k: n.dot(a, b, **k), lambda n, a, b, **k: n.inner(a, b.T, **k),
+    lambda n, a, b, **k: n.vdot(a, a, **k), lambda n, a, b, **k: n.tensordot(a, b, axes=1, **k), lambda n, a, b, **k: n.einsum("ij,jk->ik", a, b, **k),
+    lambda n, a, b, **k: n.vecdot(a, a, axis=0, **k), lambda n, a, b, **k: n.convolve(a[0], b[:, 0], mode="same", **k),
+    lambda n, a, b, **k: n.correlate(a[0], b[:, 0], mode="full", **k),
+])
+def test_products_in_a_dtype_that_is_preferred(call):
+    a, b = np.int8([[100, 99, -98], [97, 3, 4]]), np.int8([[100, 1], [99, 2], [98, 3]])
+    got = call(rnp, a, b, preferred_element_type=np.int32)
+    assert got.dtype == np.int32  # in int8 these sums wrap around
+    close(got, call(np, a.astype(np.int32), b.astype(np.int32)))
+    close(rlx.jit(lambda a, b: call(rnp, a, b, preferred_element_type=np.int32))(a, b), got)
+    f = a.astype(np.float32) / 7, b.astype(np.float32) / 7
+    close(call(rnp, *f, preferred_element_type=np.float16), call(np, *f).astype(np.float16), 2e-3)
+    with pytest.raises(TypeError, match="complex"):
+        call(rnp, a * 1j, b * 1j, preferred_element_type=np.float32)

@@ -11,8 +11,8 @@ from ._array import as_array
 from . import numpy as rnp
 from .numpy._elementwise import inexact, promoted
 from .numpy._least_squares import largest as _largest, lstsq, matrix_of as _matrix
-from .numpy._linear import matmul, tensordot
-from .numpy._products import matrix_transpose, vecdot
+from .numpy._linear import matmul, tensordot  # noqa: F401: the module's own, too
+from .numpy._products import matrix_transpose, vecdot  # noqa: F401
 from .numpy._shape import axes_of
 
 LinAlgError = np.linalg.LinAlgError

@@ -81,10 +81,10 @@ def conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation=None, r
     strides = _each(window_strides, rank, "window_strides")
     lhs_dilation, rhs_dilation = _each(lhs_dilation, rank, "lhs_dilation"), _each(rhs_dilation, rank, "rhs_dilation")
     if isinstance(padding, str):
+        if any(r != 1 for r in lhs_dilation):
+            raise NotImplementedError(at_user_line("a convolution with lhs_dilation takes its padding as pairs; see conv_transpose"))
         extents = [lhs.shape[d] for d in numbers.lhs_spec[2:]]
         spread = [(rhs.shape[d] - 1) * r + 1 if rhs.shape[d] else 0 for d, r in zip(numbers.rhs_spec[2:], rhs_dilation)]
-        # Of a lhs with gaps JAX counts the extent with them.
-        extents = [(n - 1) * r + 1 if n else 0 for n, r in zip(extents, lhs_dilation)] if any(r != 1 for r in lhs_dilation) else extents
         padding = padtype_to_pads(extents, spread, strides, padding)
     pairs = pairs_of_numbers(padding, rank)
     result = None

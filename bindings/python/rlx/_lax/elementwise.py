@@ -146,7 +146,6 @@ rem = _of_two("rem", ops.rem, "What is left of x / y, whose quotient goes toward
 max = _of_two("max", ops.maximum, "The greater one.", "bif")
 min = _of_two("min", ops.minimum, "The lesser one.", "bif")
 atan2 = _of_two("atan2", ops.atan2, "The angle of the point (y, x), in [-pi, pi].", "f")
-nextafter = _of_two("nextafter", _nextafter, "The number next to x towards y.", "f")
 bitwise_and = _of_two("bitwise_and", ops.bitwise_and, "Bits that are 1 in both.", "bi")
 bitwise_or = _of_two("bitwise_or", ops.bitwise_or, "Bits that are 1 in either.", "bi")
 bitwise_xor = _of_two("bitwise_xor", ops.bitwise_xor, "Bits that are 1 in one.", "bi")
@@ -161,6 +160,12 @@ lt = _of_two("lt", ew.less, "Whether x is less than y.", "bif")
 le = _of_two("le", ew.less_equal, "Whether x is not greater than y.", "bif")
 gt = _of_two("gt", ew.greater, "Whether x is greater than y.", "bif")
 ge = _of_two("ge", ew.greater_equal, "Whether x is not less than y.", "bif")
+
+
+def nextafter(x1, x2):
+    """The number next to x1 towards x2."""
+    a, b = operands_of("nextafter", x1, x2)
+    return _nextafter(_kinds("nextafter", a, "f"), b)
 
 
 def complex(x, y):

@@ -194,4 +194,4 @@ def index_take(src, idxs, axes):
     indices = tuple(as_array(i) for i in idxs)
     if len(axes) != len(indices):
         raise ValueError(at_user_line(f"index_take takes an array of indices for each axis, got {len(indices)} for {len(axes)}"))
-    return rnp.moveaxis(x, axes, range(len(axes)))[tuple(ew.broadcast_to(i, ew.broadcast_shapes(*[j.shape for j in indices])) for i in indices)]
+    return rnp.moveaxis(x, axes, tuple(range(len(axes))))[tuple(ew.broadcast_to(i, ew.broadcast_shapes(*[j.shape for j in indices])) for i in indices)]

@@ -1,5 +1,6 @@
 """The functions of jax.lax that make and rearrange arrays."""
 
+import builtins
 import math
 import operator
 
@@ -126,7 +127,8 @@ def expand_dims(array, dimensions):
 def collapse(operand, start_dimension, stop_dimension=None):
     """The dims from start_dimension up to, and not including, stop_dimension as one."""
     x = as_array(operand)
-    start, stop = range(x.ndim)[slice(start_dimension, stop_dimension)].start, range(x.ndim)[slice(start_dimension, stop_dimension)].stop
+    ends = range(x.ndim)[builtins.slice(start_dimension, stop_dimension)]
+    start, stop = ends.start, ends.stop
     if stop <= start:
         raise ValueError(at_user_line(f"collapse of no dims: {start_dimension} to {stop_dimension} of rank {x.ndim}"))
     return _reshape(x, x.shape[:start] + (math.prod(x.shape[start:stop]),) + x.shape[stop:])

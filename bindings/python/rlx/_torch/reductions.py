@@ -96,7 +96,7 @@ def _std_mean(x, dim=None, unbiased=None, correction=None, keepdim=False):
 
 @of("logsumexp.default")
 def _logsumexp(x, dim, keepdim=False):
-    return nn.logsumexp(x, _axes(dim, x), keepdim)
+    return nn.logsumexp(x, _axes(dim, x), keepdims=keepdim)
 
 
 @of("argmax.default")

@@ -6,6 +6,7 @@ from .. import _dtypes
 from .._array import as_array, convert
 from . import _elementwise as ew
 from ._indexing import take
+from ._linear import in_dtype
 from ._more_shape import diff
 from ._reductions import sum
 from ._shape import concatenate, expand_dims, flip, moveaxis, ravel, reshape
@@ -40,17 +41,21 @@ def _vectors(name, a, v):
     return a, v
 
 
-def convolve(a, v, mode="full"):
+def convolve(a, v, mode="full", *, preferred_element_type=None):
     """The convolution of two vectors: where they overlap at all (full), as many elements as the longer one has (same), or where all of
     the shorter one overlaps (valid)."""
+    if preferred_element_type is not None:
+        return in_dtype(convolve, preferred_element_type, a, v, mode=mode)
     a, v = _vectors("convolve", a, v)
     if a.shape[0] < v.shape[0]:
         a, v = v, a
     return _convolved(a, flip(v), mode)
 
 
-def correlate(a, v, mode="valid"):
+def correlate(a, v, mode="valid", *, preferred_element_type=None):
     """The cross-correlation of two vectors, the sums over n of a[n + k] conj(v[n]); `mode` is convolve's."""
+    if preferred_element_type is not None:
+        return in_dtype(correlate, preferred_element_type, a, v, mode=mode)
     a, v = _vectors("correlate", a, v)
     v = ew.conj(v)
     if a.shape[0] < v.shape[0]:

@@ -35,8 +35,21 @@ def _total(x, axis):
     return reduce_any(x, axis) if x.dtype_name == "bool" else ops.reduce(x, kind="sum", axes=(axis,))
 
 
-def matmul(a, b):
-    """The matrix product of the last two dims, batches broadcast; a vector is a row on the left, a column on the right."""
+def in_dtype(product, dtype, *operands, **attributes):
+    """A product of which JAX's preferred_element_type says the dtype: of operands in it, where it holds them; else its result."""
+    name, operands = _dtypes.name_of(dtype), promoted(*operands)
+    if _dtypes.is_complex(operands[0].dtype_name) and not _dtypes.is_complex(name):
+        raise TypeError(f"a product of complex numbers is complex, and preferred_element_type is {name}")
+    if _dtypes.promote(operands[0].dtype_name, name) == name:
+        operands = [convert(x, name) for x in operands]
+    return convert(product(*operands, **attributes), name)
+
+
+def matmul(a, b, *, preferred_element_type=None):
+    """The matrix product of the last two dims, batches broadcast; a vector is a row on the left, a column on the right. Of all products
+    `preferred_element_type` is the dtype in which they are computed, if it holds the operands, and that of the result."""
+    if preferred_element_type is not None:
+        return in_dtype(matmul, preferred_element_type, a, b)
     shapes = as_array(a).shape, as_array(b).shape
     a, b = _numbers(a, b)
     if a.ndim == 0 or b.ndim == 0:
@@ -52,23 +65,29 @@ def matmul(a, b):
     return reshape(y, [n for d, n in enumerate(y.shape) if d - y.ndim not in drop]) if drop else y
 
 
-def dot(a, b):
+def dot(a, b, *, preferred_element_type=None):
     """The sum of products over the last axis of a and the last but one of b."""
+    if preferred_element_type is not None:
+        return in_dtype(dot, preferred_element_type, a, b)
     a, b = _numbers(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return multiply(a, b)
     return tensordot(a, b, ([a.ndim - 1], [b.ndim - 2 if b.ndim > 1 else 0]))
 
 
-def vdot(a, b):
+def vdot(a, b, *, preferred_element_type=None):
     """The sum of products of the flattened arrays, a conjugated."""
+    if preferred_element_type is not None:
+        return in_dtype(vdot, preferred_element_type, a, b)
     from ._elementwise import conj
     a, b = _numbers(a, b)
     return dot(ravel(conj(a)), ravel(b))
 
 
-def inner(a, b):
+def inner(a, b, *, preferred_element_type=None):
     """The sum of products over the last axes."""
+    if preferred_element_type is not None:
+        return in_dtype(inner, preferred_element_type, a, b)
     a, b = _numbers(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return multiply(a, b)
@@ -82,8 +101,10 @@ def outer(a, b, out=None):
     return multiply(expand_dims(a, 1), expand_dims(b, 0))
 
 
-def tensordot(a, b, axes=2):
+def tensordot(a, b, axes=2, *, preferred_element_type=None):
     """Sums of products over pairs of axes."""
+    if preferred_element_type is not None:
+        return in_dtype(tensordot, preferred_element_type, a, b, axes=axes)
     a, b = _numbers(a, b)
     if isinstance(axes, (int, np.integer)):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
@@ -153,12 +174,14 @@ def einsum_order(subscripts, shapes, optimize):
     return np.einsum_path(subscripts, *[np.broadcast_to(np.float32(0), shape) for shape in shapes], optimize=optimize)
 
 
-def einsum(subscripts, *operands, out=None, optimize="auto"):
+def einsum(subscripts, *operands, out=None, optimize="auto", preferred_element_type=None):
     """Sums of products by index letters: "ij,jk->ik"; "..." stands for batch dims. Two operands at a time, in the order that
     `optimize` says, as NumPy's: "auto", "greedy" or "optimal" (True is greedy), False from left to right, or a path of einsum_path."""
     no_out(out)
     if not isinstance(subscripts, str):
         raise TypeError(f"einsum takes the subscripts as a string such as \"ij,jk->ik\" first, not {type(subscripts).__name__}")
+    if preferred_element_type is not None:
+        return in_dtype(functools.partial(einsum, subscripts), preferred_element_type, *operands, optimize=optimize)
     arrays = _numbers(*operands) if len(operands) > 1 else [as_array(x) for x in operands]
     terms, _, out = subscripts.replace(" ", "").partition("->")
     terms = terms.split(",")

@@ -2,7 +2,7 @@
 
 from .._array import as_array
 from . import _elementwise as ew
-from ._linear import matmul
+from ._linear import in_dtype, matmul
 from ._shape import expand_dims, moveaxis, squeeze, swapaxes
 
 
@@ -14,8 +14,10 @@ def matrix_transpose(x):
     return swapaxes(x, -1, -2)
 
 
-def vecdot(x1, x2, *, axis=-1):
+def vecdot(x1, x2, *, axis=-1, preferred_element_type=None):
     """The sum of products along an axis, x1 conjugated; the other dims broadcast."""
+    if preferred_element_type is not None:
+        return in_dtype(vecdot, preferred_element_type, x1, x2, axis=axis)
     a, b = ew.promoted(x1, x2)
     if not a.ndim or not b.ndim:
         raise ValueError(f"vecdot takes vectors, or stacks of them, got ranks {a.ndim} and {b.ndim}")

@@ -8,8 +8,8 @@ import numpy as np
 from .. import _dtypes, ops
 from .._array import Array, as_array, convert
 from . import _elementwise as ew
-from ._creation import arange, full, linspace
-from ._indexing import take, take_along_axis
+from ._creation import full, linspace
+from ._indexing import take_along_axis
 from ._linear import matmul
 from ._reductions import any, check_keepdims, cumsum, max, mean, min, sum
 from ._shape import axes_of, moveaxis, ravel, reshape, stack
