@@ -94,7 +94,6 @@ struct LaunchOptions {
   std::shared_ptr<CancelFlag> cancel = {};     ///< if given, looked at before the launch and, where it can be, in it
   std::vector<StepTime>* profile = nullptr;    ///< if given, lives until the launch has ended
   std::shared_ptr<RunObserver> observer = {};  ///< if given, told of copies between devices
-  bool caller_waits = false;                   ///< for the run's end, at once: it may go on on the caller's thread
 };
 
 /// One on a device with memory and an order of its own.

@@ -68,15 +68,9 @@ struct PendingRun::State {
   size_t position(size_t output) const { return positions.empty() ? output : positions[output]; }
 };
 
-<<<<<<< HEAD
-/// CompiledGraph::run_into for a device with memory of its own: copies the inputs there, runs, and copies the results
-/// back. `kept`: a state that the graph runs with, which has some of its inputs and outputs; `inputs` and `outputs` are
-/// the others then. Steps are timed if `steps` is not null.
-=======
 /// CompiledGraph::run_into for a device with memory of its own that did not run from the host's: copies the inputs
 /// there, runs, and copies the results back. With `kept`, inputs and outputs are those that are not in it. Steps are
 /// timed if there is room for their times.
->>>>>>> w26
 std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs,
                                          std::span<Tensor> outputs, std::vector<StepTime>* steps,
                                          GraphState::Impl* kept = nullptr);
@@ -87,7 +81,7 @@ Profile timed_profile(std::vector<StepTime>& times, const std::function<std::sha
 /// has the new values at once, which are ready when the run ends.
 PendingRun submit_with_state(const std::shared_ptr<CompiledGraph::State>& state, std::span<const DeviceTensor> inputs,
                              GraphState::Impl& kept, std::shared_ptr<RunRecord> record,
-                             std::vector<StepTime>* steps = nullptr, bool caller_waits = false);
+                             std::vector<StepTime>* steps = nullptr);
 /// DeviceExecutable::run_from_host, whose copies are counted, in `record` too unless that is null. `outputs` or
 /// `memory` is empty.
 bool ran_from_host(const CompiledGraph::State& state, Tensors inputs, std::span<Tensor> outputs,

@@ -231,8 +231,7 @@ Event launched(const State& state, std::span<TensorOnDevice* const> given, std::
 }
 
 std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
-                                         std::shared_ptr<RunRecord> record, std::vector<StepTime>* profile = nullptr,
-                                         bool caller_waits = false) {
+                                         std::shared_ptr<RunRecord> record, std::vector<StepTime>* profile = nullptr) {
   state->compile();
   const std::vector<Type> types = types_of_outputs(*state, inputs);
   check_places(*state, inputs);
@@ -264,7 +263,7 @@ std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, st
       host_run.reset(new HostRun{state, {}, outputs, run->cancel, run->record, threads, std::move(source)});
       for (const DeviceTensor& t : inputs) host_run->inputs.push_back(t.on_device());
     } else {
-      const LaunchOptions how{threads, run->cancel, profile, run->record, caller_waits};
+      const LaunchOptions how{threads, run->cancel, profile, run->record};
       run->event = launched(*state, given, outputs, how, after, *run->record);
     }
     marks.set(run->event);
@@ -286,8 +285,7 @@ std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, st
 }  // namespace
 
 PendingRun submit_with_state(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
-                             GraphState::Impl& kept, std::shared_ptr<RunRecord> record, std::vector<StepTime>* steps,
-                             bool caller_waits) {
+                             GraphState::Impl& kept, std::shared_ptr<RunRecord> record, std::vector<StepTime>* steps) {
   if (inputs.size() != state->free_inputs.size())
     fail(ErrorCode::invalid_argument, "graph '", state->graph.name(), "' has ", state->free_inputs.size(),
          " inputs that are not in its state, got ", inputs.size());
@@ -297,7 +295,7 @@ PendingRun submit_with_state(const std::shared_ptr<State>& state, std::span<cons
   std::vector<DeviceTensor> all(state->signature.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) all[state->free_inputs[i]] = inputs[i];
   for (size_t p = 0; p < state->pairs.size(); ++p) all[state->pairs[p].input] = DeviceTensor(kept.tensor_of(p));
-  auto run = begun(state, all, std::move(record), steps, caller_waits);
+  auto run = begun(state, all, std::move(record), steps);
   std::vector<DeviceTensor> outputs;
   for (size_t o : state->free_outputs) outputs.push_back(run->outputs[o]);
   for (size_t p = 0; p < state->pairs.size(); ++p) kept.tensor_of(p) = run->outputs[state->pairs[p].output].on_device();
@@ -372,8 +370,8 @@ std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<State>& state, Te
   auto record = std::make_shared<RunRecord>();
   if (!kept && steps && ran_from_host(*state, inputs, outputs, {}, steps, record)) return record;
   const auto given = kept ? fed(*state, inputs, *record, state->free_inputs) : fed(*state, inputs, *record);
-  const PendingRun run = kept ? submit_with_state(state, given, *kept, record, steps, true)
-                              : PendingRun(begun(state, given, record, steps, true));
+  const PendingRun run =
+      kept ? submit_with_state(state, given, *kept, record, steps) : PendingRun(begun(state, given, record, steps));
   std::vector<std::shared_ptr<Tensor>> results;
   try {
     // What is read has waited for the run: the host waits once for each output.

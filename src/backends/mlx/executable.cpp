@@ -109,15 +109,22 @@ class Loaded {
     const std::function<std::vector<mx::array>(const mx::Args&)> function = [&](const mx::Args& inputs) {
       return instance.plan.run(inputs, {});
     };
+    // MLX opens the file itself and empties it first, so that it gets one beside it: what stands there is replaced as a
+    // whole.
+    const std::string beside = path + ".part";
+    std::error_code error;
     try {
-      mx::export_function(path, function, given);
-    } catch (const Error&) {
-      throw;
+      mx::export_function(beside, function, given);
     } catch (const std::exception& e) {
-      std::error_code ignored;
-      std::filesystem::remove(path, ignored);
+      std::filesystem::remove(beside, error);
+      if (dynamic_cast<const Error*>(&e)) throw;
       fail(ErrorCode::io, "MLX cannot write '", path, "': ", e.what());
     }
+    std::filesystem::rename(beside, path, error);
+    if (!error) return;
+    const std::string why = error.message();
+    std::filesystem::remove(beside, error);
+    fail(ErrorCode::io, "'", path, "' cannot be replaced: ", why);
   }
 
   size_t memory_bytes() const {
@@ -250,7 +257,7 @@ class MlxExecutable final : public DeviceExecutable {
   Event launch(std::span<const DeviceArgument> inputs, std::span<const DeviceArgument> outputs,
                const LaunchOptions& options, std::span<const Event> after) override {
     require_no_host_node();
-    return at_once_or_later(
+    return background_of_device()(
         text_of("a run of '", loaded_->name(), "'"),
         [loaded = loaded_, in = std::vector(inputs.begin(), inputs.end()),
          out = std::vector(outputs.begin(), outputs.end()), options] {
@@ -258,7 +265,7 @@ class MlxExecutable final : public DeviceExecutable {
           how.cancel = options.cancel.get();
           loaded->run(in, out, how);
         },
-        after, options.caller_waits, options.cancel);
+        after, options.cancel);
   }
   bool run_from_host(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
     require_no_host_node();

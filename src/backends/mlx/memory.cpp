@@ -37,22 +37,21 @@ class MlxMemory final : public DeviceMemory {
       fail(ErrorCode::internal, "a part of a block of MLX's is written");
     std::string name = text_of("a copy of ", from.bytes.size(), " bytes to the device");
     return at_once_or_later(
-        std::move(name), [to = std::move(to), from = std::move(from)] { block_of(to).put_bytes(from.bytes); }, after,
-        true);
+        std::move(name), [to = std::move(to), from = std::move(from)] { block_of(to).put_bytes(from.bytes); }, after);
   }
   Event read(WritableHostBytes to, Buffer from, std::span<const Event> after) override {
     std::string name = text_of("a copy of ", to.bytes.size(), " bytes from the device");
     return at_once_or_later(
         std::move(name),
-        [to = std::move(to), from = std::move(from)] { block_of(from).copy_to(to.bytes, from.offset); }, after, true);
+        [to = std::move(to), from = std::move(from)] { block_of(from).copy_to(to.bytes, from.offset); }, after);
   }
   Event copy(Buffer to, Buffer from, std::span<const Event> after) override {
     if (to.bytes != block_of(to).bytes() || from.bytes != block_of(from).bytes() || to.bytes != from.bytes)
       fail(ErrorCode::internal, "a part of a block of MLX's is copied");
     std::string name = text_of("a copy of ", from.bytes, " bytes on the device");
     return at_once_or_later(
-        std::move(name), [to = std::move(to), from = std::move(from)] { block_of(to).put_same(block_of(from)); }, after,
-        true);
+        std::move(name), [to = std::move(to), from = std::move(from)] { block_of(to).put_same(block_of(from)); },
+        after);
   }
 };
 
@@ -84,6 +83,7 @@ void ArrayBlock::put(const mx::array& value) {
   set(shared(value, value.shape(), value.dtype()));
 }
 void ArrayBlock::put_bytes(std::span<const std::byte> from) {
+  if (from.size() != bytes_) fail(ErrorCode::internal, "a block of ", bytes_, " bytes of MLX's is given ", from.size());
   mx::array made(mx::allocator::malloc(from.size()), {}, mx::uint8);  // there may be more bytes than an extent counts
   if (!from.empty()) std::memcpy(made.data<char>(), from.data(), from.size());
   set(std::move(made));
@@ -109,14 +109,10 @@ Background& background_of_device() {
   return background;
 }
 
-Event at_once_or_later(std::string name, std::function<void()> work, std::span<const Event> after, bool at_once,
-                       std::shared_ptr<CancelFlag> cancel) {
-  if (!at_once || !after.empty()) {
-    const bool all_done =
-        std::all_of(after.begin(), after.end(), [](const Event& e) { return e.is_done() && !e.error(); });
-    if (!at_once || !all_done)
-      return background_of_device()(std::move(name), std::move(work), after, std::move(cancel));
-  }
+Event at_once_or_later(std::string name, std::function<void()> work, std::span<const Event> after) {
+  const auto is_over = [](const Event& e) { return e.is_done() && !e.error(); };
+  if (!std::all_of(after.begin(), after.end(), is_over))
+    return background_of_device()(std::move(name), std::move(work), after, {});
   const EventSource source(kName, name);
   source.begin(0);
   try {

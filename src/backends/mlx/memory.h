@@ -42,8 +42,7 @@ const std::shared_ptr<DeviceMemory>& mlx_memory();
 /// Who runs what nobody waits for at once: set when the module is opened.
 Background& background_of_device();
 
-/// `work` at once if it waits for nothing, else in the background. The event of its end.
-Event at_once_or_later(std::string name, std::function<void()> work, std::span<const Event> after, bool at_once,
-                       std::shared_ptr<CancelFlag> cancel = {});
+/// `work` at once if all of `after` is over, else in the background. The event of its end.
+Event at_once_or_later(std::string name, std::function<void()> work, std::span<const Event> after);
 
 }  // namespace rlx::mlx_backend

@@ -1,5 +1,5 @@
-// What the core asks of the module librlx_mlx (librlx_mlx_c for librlx_c), which alone is linked to MLX. It is opened when a program first needs it
-// (devices/mlx).
+// What the core asks of the module librlx_mlx (librlx_mlx_c for librlx_c), which alone is linked to MLX. It is opened
+// when a program first needs it (devices/mlx).
 #pragma once
 
 #include <memory>

@@ -170,7 +170,7 @@ struct Plan::Body {
       values.push_back(*leaf(r));
       const Node& from = graph.node(r);
       all_named &= from.op == &op::param;
-      names += from.name + '\n';
+      names += text_of(from.name.size(), ':', from.name);
     }
     const auto known = all_named ? context->packed.find(names) : context->packed.end();
     if (known != context->packed.end() && known->second.attrs == node.attrs) return known->second.parts;
