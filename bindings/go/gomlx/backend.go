@@ -77,7 +77,7 @@ type Backend struct {
 	mutex     sync.Mutex // of the session: it compiles for one at a time
 	session   *rlx.Session
 	memory    pool
-	saved     map[string]int // how many packages were written by that name
+	saved     map[string]bool // the names of packages that were written
 	finalized atomic.Bool
 }
 
@@ -99,7 +99,7 @@ func newBackend(config string) (*Backend, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "backend rlx: neither a device that can run here nor an option: %q; options are threads=N, library=PATH, save=FOLDER, nofuse and narrow", o.device)
 	}
-	return &Backend{lib: lib, options: o, session: session, saved: map[string]int{}}, nil
+	return &Backend{lib: lib, options: o, session: session, saved: map[string]bool{}}, nil
 }
 
 // Name is "rlx".

@@ -52,14 +52,14 @@ func (b *Builder) savePackage() error {
 	if err := os.MkdirAll(b.backend.options.save, 0o777); err != nil {
 		return errors.WithStack(err)
 	}
-	name := identifier(b.name)
+	base := identifier(b.name)
+	name := base
 	b.backend.mutex.Lock()
-	count := b.backend.saved[name]
-	b.backend.saved[name]++
-	b.backend.mutex.Unlock()
-	if count > 0 {
-		name = fmt.Sprintf("%s_%d", name, count)
+	for count := 1; b.backend.saved[name]; count++ {
+		name = fmt.Sprintf("%s_%d", base, count)
 	}
+	b.backend.saved[name] = true
+	b.backend.mutex.Unlock()
 	_, err = graph.WriteCoreML(filepath.Join(b.backend.options.save, name+".mlpackage"), nil, rlx.PackageOptions{Narrow: b.backend.options.narrow})
 	return errors.WithStack(err)
 }

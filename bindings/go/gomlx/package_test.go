@@ -19,8 +19,8 @@ func TestComputationsAreSavedAsPackagesWithTheirWeightsBeside(t *testing.T) {
 	for i := range weights {
 		weights[i] = float32(i%7) - 3
 	}
-	for range 2 { // the second is not written over the first
-		builder := b.Builder("dense: layer")
+	for _, name := range []string{"dense: layer", "dense: layer", "dense: layer_1"} { // none is written over another
+		builder := b.Builder(name)
 		f := builder.Main()
 		x, err := f.Parameter("x/0", shapes.Make(dtypes.Float32, 1, rows), nil)
 		if err != nil {
@@ -41,7 +41,7 @@ func TestComputationsAreSavedAsPackagesWithTheirWeightsBeside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"dense__layer", "dense__layer_1"} {
+	for _, name := range []string{"dense__layer", "dense__layer_1", "dense__layer_1_1"} {
 		path := filepath.Join(folder, name+".mlpackage")
 		blob, err := os.Stat(filepath.Join(path, "Data", "com.apple.CoreML", "weights", "weight.bin"))
 		if err != nil || blob.Size() < 4*rows*columns {
