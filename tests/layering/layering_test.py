@@ -62,6 +62,7 @@ PUBLIC = {
     "autodiff.h": "autodiff",
     "gguf.h": "io",
     "io.h": "io",
+    "lazy_tensor.h": "io",
     "png.h": "io",
     "quantization.h": "quantization",
     "tokenizer.h": "io",

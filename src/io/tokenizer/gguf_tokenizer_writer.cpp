@@ -1,7 +1,7 @@
 // See the header. What stands in the metadata is as llama.cpp's converter writes it (conversion/base.py and gguf-py's
 // vocab.py); which `pre` a byte-pair model has it knows by a hash of what known tokenizers make of a text. Here the
 // kinds of gguf_pre_kinds.cpp are asked to split texts, and the one that splits as the folder's tokenizer does is it.
-// The scores of SentencePiece's tokens, which tokenizer.json does not have, are the places of their merges.
+// The scores of SentencePiece's BPE tokens, which tokenizer.json does not have, are the places of their merges.
 #include "io/tokenizer/gguf_tokenizer_writer.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "io/json_tree.h"
+#include "io/tokenizer/base64.h"
 #include "io/tokenizer/bpe.h"
 #include "io/tokenizer/gguf_tokenizer.h"
 #include "io/tokenizer/normalizers.h"
@@ -122,6 +123,19 @@ struct Source {
     const JsonTree* parts = depth < 8 ? part.find(list) : nullptr;
     return parts && std::any_of(parts->elements().begin(), parts->elements().end(),
                                 [&](const JsonTree& each) { return has(each, list, type, depth + 1); });
+  }
+  /// The table of a normalizer Precompiled, as base64; null if there is none.
+  const std::string* charsmap() const {
+    const JsonTree* found = json.find("normalizer");
+    return found ? charsmap(*found, 0) : nullptr;
+  }
+  static const std::string* charsmap(const JsonTree& part, int depth) {
+    const JsonTree* table = part.find("precompiled_charsmap");
+    if (table && table->is_string()) return &table->string();
+    if (const JsonTree* parts = depth < 8 ? part.find("normalizers") : nullptr)
+      for (const JsonTree& each : parts->elements())
+        if (const std::string* found = charsmap(each, depth + 1)) return found;
+    return nullptr;
   }
   std::vector<std::pair<std::string, std::string>> merges() const {
     std::vector<std::pair<std::string, std::string>> all;
@@ -413,9 +427,96 @@ VocabularyAsGguf sentence_piece(const Source& source, TokenTable tokens, bool ha
   return made;
 }
 
-/// Adds what stands around texts, and asks for the tokens of many. What differs; empty if nothing does.
-std::string finish(const Source& source, bool is_sentence_piece, VocabularyAsGguf& made) {
+// ---- Unigram and WordPiece ----
+
+/// As llama.cpp's converter writes them for tokens that are no pieces: none is ever the better way to write a text.
+constexpr float kNoScore = -10000;
+
+VocabularyAsGguf unigram(const Source& source, TokenTable tokens) {
+  if (source.flag("byte_fallback"))
+    fail(ErrorCode::unsupported,
+         "'byte_fallback' in tokenizer.json is true, and in files of Unigram ('t5') characters without a token are "
+         "unknown");
+  std::vector<float> scores(tokens.texts.size(), kNoScore);
+  const auto& pieces = source.model("vocab")->elements();  // parts_from_json has seen that they are pairs
+  for (size_t id = 0; id < std::min(pieces.size(), scores.size()); ++id)
+    scores[id] = static_cast<float>(pieces[id].elements().at(1).number());
+  VocabularyAsGguf made;
   GgufMetadata& m = made.metadata;
+  m.emplace_back("tokenizer.ggml.model", std::string("t5"));
+  m.emplace_back("tokenizer.ggml.pre", std::string("default"));
+  if (const JsonTree* unk = source.model("unk_id")) {
+    const int64_t id = unk->integer();
+    tokens.types.at(static_cast<size_t>(id)) = kUnknown;
+    m.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(id));
+  } else {
+    fail(ErrorCode::unsupported, "the tokenizer has no 'unk_id', and readers of GGUF take one for granted");
+  }
+  m.emplace_back("tokenizer.ggml.tokens", texts_value(std::move(tokens.texts)));
+  m.emplace_back("tokenizer.ggml.scores", GgufArray{std::move(scores)});
+  m.emplace_back("tokenizer.ggml.token_type", GgufArray{std::move(tokens.types)});
+  if (const std::string* table = source.charsmap()) {
+    const std::string bytes = decode_base64(*table);
+    m.emplace_back("tokenizer.ggml.precompiled_charsmap", GgufArray{std::vector<uint8_t>(bytes.begin(), bytes.end())});
+  }
+  return made;
+}
+
+/// Tokens that begin a word have U+2581 in front in the file, those that continue one nothing.
+VocabularyAsGguf word_piece(const Source& source, TokenTable tokens) {
+  const JsonTree* named = source.model("continuing_subword_prefix");
+  const std::string prefix = named ? named->string() : "##", unk = source.text("unk_token");
+  VocabularyAsGguf made;
+  GgufMetadata& m = made.metadata;
+  for (size_t id = 0; id < tokens.texts.size(); ++id) {
+    std::string& text = tokens.texts[id];
+    int32_t& type = tokens.types[id];
+    if (text == unk && type == kNormal) type = kUnknown;
+    if (type == kNormal) text = text.starts_with(prefix) ? text.substr(prefix.size()) : std::string(kSpaceMark) + text;
+  }
+  m.emplace_back("tokenizer.ggml.model", std::string("bert"));
+  m.emplace_back("tokenizer.ggml.pre", std::string("default"));
+  m.emplace_back("tokenizer.ggml.tokens", texts_value(std::move(tokens.texts)));
+  m.emplace_back("tokenizer.ggml.token_type", GgufArray{std::move(tokens.types)});
+  if (const auto id = source.tokenizer.token_to_id(unk))
+    m.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(*id));
+  const Around around = around_of(source.tokenizer);
+  if (!around.before || !around.behind)
+    fail(ErrorCode::unsupported,
+         "the tokenizer is WordPiece without a token in front of each text and one behind it, and llama.cpp puts them "
+         "there");
+  m.emplace_back("tokenizer.ggml.cls_token_id", static_cast<uint32_t>(*around.before));
+  m.emplace_back("tokenizer.ggml.seperator_token_id", static_cast<uint32_t>(*around.behind));  // so spelled there
+  return made;
+}
+
+// ---- the whole ----
+
+enum class Form { byte_level, sentence_piece, unigram, word_piece };
+
+/// What a file may say of text in front of the tokens: the first that gives the folder's tokens is it.
+std::vector<GgufMetadata> ways_of_text(Form form) {
+  const auto of_two = [](const char* one, const char* two) {
+    std::vector<GgufMetadata> all;
+    for (const bool first : {true, false})
+      for (const bool second : {true, false})
+        all.push_back({{text_of("tokenizer.ggml.", one), first}, {text_of("tokenizer.ggml.", two), second}});
+    return all;
+  };
+  switch (form) {
+    case Form::byte_level: return {{}};
+    case Form::sentence_piece:
+      return {{{"tokenizer.ggml.add_space_prefix", true}}, {{"tokenizer.ggml.add_space_prefix", false}}};
+    case Form::unigram: return of_two("add_space_prefix", "remove_extra_whitespaces");
+    case Form::word_piece: return of_two("normalizer.lowercase", "normalizer.strip_accents");
+  }
+  return {};
+}
+
+/// Adds what stands around texts, and asks for the tokens of many. What differs; empty if nothing does.
+std::string finish(const Source& source, Form form, VocabularyAsGguf& made) {
+  GgufMetadata& m = made.metadata;
+  const bool is_sentence_piece = form == Form::sentence_piece;
   if (is_sentence_piece) {
     if (const auto unk = source.tokenizer.token_to_id(source.text("unk_token"));
         unk && !source.text("unk_token").empty())
@@ -436,18 +537,17 @@ std::string finish(const Source& source, bool is_sentence_piece, VocabularyAsGgu
   if (made.strips_behind_special) whole.emplace_back("general.name", std::string("Phi-3"));
   const bool composes = source.has("normalizer", "normalizers", "NFC");
   std::string difference;
-  for (const bool prefix : {true, false}) {
+  for (const GgufMetadata& way : ways_of_text(form)) {
     GgufMetadata tried = whole;
-    if (is_sentence_piece) tried.emplace_back("tokenizer.ggml.add_space_prefix", prefix);
+    tried.insert(tried.end(), way.begin(), way.end());
     const Tokenizer back = Tokenizer::from_gguf(tried);
     const std::string other = first_difference(source, back, composes);
     if (other.empty()) {
-      if (is_sentence_piece) m.emplace_back("tokenizer.ggml.add_space_prefix", prefix);
+      m.insert(m.end(), way.begin(), way.end());
       note_added(source, back, composes, made.notes);
       return {};
     }
-    difference = other;
-    if (!is_sentence_piece) break;
+    if (difference.empty()) difference = other;
   }
   return difference;
 }
@@ -613,22 +713,29 @@ VocabularyAsGguf vocabulary_as_gguf(std::string_view tokenizer_json, int64_t voc
     const Source source(tokenizer_json);
     const std::string type = source.text("type");
     const bool is_bpe = type == "BPE" || (type.empty() && source.model("merges"));
-    if (!is_bpe)
+    if (!is_bpe && type != "Unigram" && type != "WordPiece")
       fail(ErrorCode::unsupported, "the tokenizer's model is ", type.empty() ? "not named" : type,
-           "; what can be written is BPE, byte-level or SentencePiece's");
+           "; what can be written is BPE, byte-level or SentencePiece's, Unigram and WordPiece");
     const bool is_byte_level = source.has("pre_tokenizer", "pretokenizers", "ByteLevel");
-    if (!is_byte_level && !source.flag("byte_fallback"))
+    if (is_bpe && !is_byte_level && !source.flag("byte_fallback"))
       fail(ErrorCode::unsupported,
            "the tokenizer is BPE without bytes (neither a ByteLevel pre_tokenizer nor byte_fallback), which no "
            "tokenizer.ggml.model is");
+    const Form form = type == "Unigram"     ? Form::unigram
+                      : type == "WordPiece" ? Form::word_piece
+                      : is_byte_level       ? Form::byte_level
+                                            : Form::sentence_piece;
     const TokenTable tokens = tokens_of(source, vocabulary);
     std::string difference;
     for (const bool has_spaces : {true, false}) {
-      VocabularyAsGguf made = is_byte_level ? byte_level(source, tokens) : sentence_piece(source, tokens, has_spaces);
-      const std::string other = finish(source, !is_byte_level, made);
+      VocabularyAsGguf made = form == Form::unigram      ? unigram(source, tokens)
+                              : form == Form::word_piece ? word_piece(source, tokens)
+                              : form == Form::byte_level ? byte_level(source, tokens)
+                                                         : sentence_piece(source, tokens, has_spaces);
+      const std::string other = finish(source, form, made);
       if (other.empty()) return made;
       if (difference.empty()) difference = other;
-      if (is_byte_level) break;
+      if (form != Form::sentence_piece) break;
     }
     fail(ErrorCode::unsupported, "the tokenizer has no form in GGUF that gives the same tokens: ", difference);
   });
