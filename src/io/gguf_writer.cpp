@@ -5,6 +5,7 @@
 #include "io/atomic_file.h"
 #include "io/gguf_format.h"
 #include "io/names_in_messages.h"
+#include "io/streamed_bytes.h"
 #include "rlx/lazy_tensor.h"
 
 namespace rlx {
@@ -155,8 +156,7 @@ void write_part(const std::string& path, std::span<const NamedTensor> tensors, c
   std::vector<std::byte> kept;
   for (const auto& [name, lazy] : tensors) {
     const Tensor tensor = lazy.make();
-    file.write(file_bytes(tensor, options, kept));
-    release_pages(tensor);
+    write_and_release(file, tensor, file_bytes(tensor, options, kept));
     file.write(std::string(static_cast<size_t>(padding(tensor.byte_count())), '\0'));
   }
   file.commit();

@@ -9,6 +9,7 @@
 #include "io/atomic_file.h"
 #include "io/names_in_messages.h"
 #include "io/safetensors_header.h"
+#include "io/streamed_bytes.h"
 #include "rlx/lazy_tensor.h"
 
 namespace rlx {
@@ -87,8 +88,7 @@ void stream_safetensors(const std::string& path, const NamedLazyTensors& tensors
                  file.write(text);
                  for (const auto* entry : order) {
                    const Tensor tensor = entry->second.make();
-                   file.write(tensor.bytes());
-                   release_pages(tensor);
+                   write_and_release(file, tensor, tensor.bytes());
                  }
                  file.commit();
                });

@@ -477,11 +477,11 @@ static void adapters_stand_beside_the_products(void) {
 
 /* llama3 as a GGUF file, in parts, and as a folder again: with the logits of transformers each time. */
 static void folders_become_files_and_files_folders(void) {
-  static char folder[] = "/tmp/rlx_c_conversions_XXXXXX", file[96], part[96], back[96], parts[96], index[160];
+  static char place[] = "/tmp/rlx_c_conversions_XXXXXX", file[96], part[96], back[96], parts[96], index[160];
   char* notes = NULL;
-  EXPECT(mkdtemp(folder) != NULL);
-  snprintf(file, sizeof file, "%s/m.gguf", folder), snprintf(parts, sizeof parts, "%s/p.gguf", folder);
-  snprintf(part, sizeof part, "%s/p-00001-of-00002.gguf", folder), snprintf(back, sizeof back, "%s/back", folder);
+  EXPECT(mkdtemp(place) != NULL);
+  snprintf(file, sizeof file, "%s/m.gguf", place), snprintf(parts, sizeof parts, "%s/p.gguf", place);
+  snprintf(part, sizeof part, "%s/p-00001-of-00002.gguf", place), snprintf(back, sizeof back, "%s/back", place);
   snprintf(index, sizeof index, "%s/model.safetensors.index.json", back);
   OK(rlx_language_model_to_gguf(GOLDEN, file, NULL, &notes, &error));
   EXPECT(notes && strstr(notes, "\"tensors\":") && strstr(notes, "the folder has no tokenizer"));
@@ -497,7 +497,7 @@ static void folders_become_files_and_files_folders(void) {
   notes = NULL;
   FAILS(rlx_language_model_to_folder(file, back, NULL, &notes, &error), RLX_INVALID_ARGUMENT, "not an empty folder");
   EXPECT(notes == NULL);
-  FAILS(rlx_language_model_to_folder(file, folder, "{quantize = \"q8_0\"}", NULL, &error), RLX_INVALID_ARGUMENT,
+  FAILS(rlx_language_model_to_folder(file, place, "{quantize = \"q8_0\"}", NULL, &error), RLX_INVALID_ARGUMENT,
         "has no blocks");
   FAILS(rlx_language_model_to_gguf(GOLDEN, file, "{most_file_bytes = -1}", NULL, &error), RLX_INVALID_ARGUMENT,
         "0 or more");

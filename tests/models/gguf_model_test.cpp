@@ -648,7 +648,7 @@ TEST_CASE("each number of a packed folder is that of its block") {
 }
 
 TEST_CASE("a folder and back has the tokens, ends and advice that it had") {
-  for (const char* name : {"gpt2", "llama3", "qwen2", "llama2", "deepseek", "gemma"}) {
+  for (const char* name : {"gpt2", "llama3", "qwen2", "llama2", "deepseek", "gemma", "t5", "bert", "bert_cased"}) {
     CAPTURE(name);
     const WithTokenizer folder(name);
     put_file(folder / "generation_config.json", R"({"eos_token_id": [2, 7], "temperature": 0.5, "top_k": 20})");
