@@ -203,8 +203,9 @@ class Attack:
             write_safetensors(folder / "model.safetensors", weights)
             for name in ("tokenizer.json", "tokenizer_config.json"):
                 shutil.copyfile(golden / "gguf_tokenizers" / tokenizer / name, folder / name)
-            self.run(["convert", folder, "-o", small / f"{tokenizer}.gguf"], allowed=(0,))
-            self.models_made += [folder, small / f"{tokenizer}.gguf"]
+            self.models_made.append(folder)
+            if self.run(["convert", folder, "-o", small / f"{tokenizer}.gguf"], allowed=(0,)):
+                self.models_made.append(small / f"{tokenizer}.gguf")
         for number, data in enumerate(self.odd_files()):
             path = small / f"odd-{number}.gguf"
             path.write_bytes(data)
