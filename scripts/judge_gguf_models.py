@@ -159,7 +159,7 @@ def judge_model(name, rlx, folder, kind=None):
     convert(rlx, saved, parts, "--shard-size", "40KB")
     first = sorted(folder.glob(f"{name}_parts-00001-of-*.gguf"))[-1]
     again = LlamaCpp(first, 256).logarithms(texts[0], size)
-    wrong += not judge.compare(f"{label}, {first.name[-8:-5]} parts", again[None], llama.logarithms(texts[0], size)[None], 1e-7)
+    wrong += not judge.compare(f"{label}, {int(first.stem.split("-")[-1])} parts", again[None], llama.logarithms(texts[0], size)[None], 1e-7)
     if np.isnan(theirs).any(): raise RuntimeError(f"llama.cpp does not tell the probability of {int(np.isnan(theirs).sum())} tokens")
     tolerance = 1e9 if kind else 1e-2 if name in BY_TABLE else judge.TOLERANCE
     wrong += not judge.compare(label + ", file beside llama.cpp", rows.astype(np.float32), theirs, tolerance)
