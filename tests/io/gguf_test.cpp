@@ -115,9 +115,12 @@ TEST_CASE("files of lazy tensors are written with one of them in memory at a tim
   for (const auto& entry : file.entries())
     lazy.emplace_back(entry.name, LazyTensor(entry.dtype, entry.shape, [&, name = entry.name] {
                         ++made, most_alive = std::max(most_alive, ++alive);
-                        const Tensor t = file.tensor(name);
-                        return Tensor::borrow(t.dtype(), t.shape(), t.bytes(),
-                                              std::shared_ptr<const void>(t.data(), [&](const void*) { --alive; }));
+                        // It may be a copy, which the owner keeps.
+                        const std::shared_ptr<const Tensor> t(new Tensor(file.tensor(name)), [&](const Tensor* gone) {
+                          --alive;
+                          delete gone;
+                        });
+                        return Tensor::borrow(t->dtype(), t->shape(), t->bytes(), t);
                       }));
   stream_gguf(folder / "lazy.gguf", lazy, file.metadata());
   CHECK(file_content(folder / "lazy.gguf") == file_content(kGolden + "every_kind.gguf"));
