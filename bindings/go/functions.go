@@ -142,6 +142,8 @@ type functions struct {
 	LanguageModelPrompt       func(model, text p, size uintptr, kind int32, tensor, e *p) int32                                      `c:"rlx_language_model_prompt"`
 	LanguageModelAllLogits    func(model, ids p, count uintptr, tensor, e *p) int32                                                  `c:"rlx_language_model_all_logits"`
 	LanguageModelReport       func(model p, json, e *p) int32                                                                        `c:"rlx_language_model_report"`
+	LanguageModelToGGUF       func(folder, path, options string, notes, e *p) int32                                                  `c:"rlx_language_model_to_gguf"`
+	LanguageModelToFolder     func(path, folder, options string, notes, e *p) int32                                                  `c:"rlx_language_model_to_folder"`
 	LanguageModelFree         func(model p)                                                                                          `c:"rlx_language_model_free"`
 
 	SequenceNew         func(model p, sequence, e *p) int32                      `c:"rlx_sequence_new"`

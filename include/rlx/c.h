@@ -911,6 +911,19 @@ rlx_status rlx_language_model_all_logits(const rlx_language_model* language_mode
 rlx_status rlx_language_model_report(const rlx_language_model* language_model, char** json, rlx_error** error);
 void rlx_language_model_free(rlx_language_model* language_model);
 
+/* A Hugging Face folder of a language model as a GGUF file at `path`, with its tokenizer, as llama.cpp's converter
+   makes it (docs/gguf.md); and a GGUF file as a folder, which must not be there or be empty. One tensor after the other
+   is read and written. `options`, text or NULL: {dequantize = "", quantize = "", most_file_bytes = 0}. `dequantize`
+   ("f32", "f16", "bf16"): what packed matrices become, which otherwise stay packed with the same numbers, or are
+   refused. `quantize`, to a GGUF file alone: the kind of block, "q8_0", that matrices of floats become.
+   `most_file_bytes`: a new file begins where one would have more bytes of tensors; 0: all in one. Stores {"tensors":
+   their number, "bytes": theirs, "notes": [what could not be carried over, ...]} as JSON, to be freed by rlx_text_free,
+   if `notes` is not NULL. Fails as RLX_UNSUPPORTED, by its name, for what the other format has no word for. */
+rlx_status rlx_language_model_to_gguf(const char* folder, const char* path, const char* options, char** notes,
+                                      rlx_error** error);
+rlx_status rlx_language_model_to_folder(const char* path, const char* folder, const char* options, char** notes,
+                                        rlx_error** error);
+
 /* A sequence without tokens. */
 rlx_status rlx_sequence_new(const rlx_language_model* language_model, rlx_sequence** sequence, rlx_error** error);
 /* An independent one with the same tokens. */

@@ -61,6 +61,7 @@ PUBLIC = {
     "autodiff.h": "autodiff",
     "gguf.h": "io",
     "io.h": "io",
+    "lazy_tensor.h": "io",
     "png.h": "io",
     "quantization.h": "quantization",
     "tokenizer.h": "io",
@@ -214,9 +215,9 @@ def devices_named(root):
 
 
 # Who shortens a mapped file ends the process, so files are copied. These map some: the readers that are asked to, what is asked
-# for through C, and weights in the user's own cache folder. SECURITY.md, "Files that change while they are read", names them.
+# for through C, weights in the user's own cache folder, and weights that are converted tensor by tensor. SECURITY.md, "Files that change while they are read", names them.
 MAPPERS = {"src/io/file_bytes.cpp", "src/io/safetensors.cpp", "src/io/gguf.cpp", "src/c_api/c_gguf.cpp", "src/c_api/c_language_models.cpp",
-           "src/backends/cpu/packed_file.cpp"}
+           "src/backends/cpu/packed_file.cpp", "tools/convert_weights.cpp"}
 MAPS = re.compile(r"FileAccess::mapped|FileBytes::map\(|\bmmap\([^;]*\bfd\b")
 
 

@@ -222,8 +222,9 @@ Subcommand add_convert(CLI::App& rlx) {
       "needs");
   app->add_option("--quantize", convert->of_weights.quantize,
                   "of weights, to GGUF: write matrices of floats as blocks of q8_0, q4_0, q4_1, q5_0, q5_1, mxfp4 ...");
-  app->add_option("--part-bytes", convert->of_weights.most_part_bytes,
-                  "of weights, to GGUF: write several files, with at most so many bytes of tensors each");
+  app->add_option("--shard-size", convert->of_weights.shard_size,
+                  "of weights: write several files, with at most so many bytes of tensors each (5GB, 500MB, 2GiB): "
+                  "m-00001-of-00003.gguf, or safetensors with an index");
   app->add_flag(
       "--json", convert->json,
       "print {file, tensors, bytes, notes} of weights, of a package {package, minimum_ios, needed_by, "
@@ -244,6 +245,7 @@ Examples:
   rlx convert model.safetensors -o model.gguf --quantize q8_0
   rlx convert Qwen3-0.6B -o qwen3.gguf                   # a folder of a language model, with its tokenizer
   rlx convert Qwen3-0.6B -o qwen3-q8_0.gguf --quantize q8_0
+  rlx convert Qwen3-0.6B -o qwen3.gguf --shard-size 2GB
   rlx convert qwen3-q4_k_m.gguf -o Qwen3-0.6B --dequantize bf16)");
   return {app, [convert] { convert->run(); }};
 }
