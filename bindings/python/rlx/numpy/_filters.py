@@ -56,6 +56,8 @@ def correlate(a, v, mode="valid", *, preferred_element_type=None):
     """The cross-correlation of two vectors, the sums over n of a[n + k] conj(v[n]); `mode` is convolve's."""
     if preferred_element_type is not None:
         return in_dtype(correlate, preferred_element_type, a, v, mode=mode)
+    if not as_array(a).ndim or not as_array(v).ndim:
+        raise ValueError("correlate takes vectors, got a number")
     a, v = _vectors("correlate", a, v)
     v = ew.conj(v)
     if a.shape[0] < v.shape[0]:

@@ -227,8 +227,7 @@ def trim_zeros(filt, trim="fb", axis=None):
     x = as_array(filt)
     if x.is_traced:
         raise TypeError("how many zeros there are is not known while tracing; trim outside of the traced function")
-    trim = trim.lower()
-    if set(trim) - set("fb"):
+    if not isinstance(trim, str) or set(trim := trim.lower()) - set("fb"):
         raise ValueError(f"trim is {trim!r}; it is of the letters f and b")
     known = x.numpy()
     for d in axes_of(axis, x.ndim):

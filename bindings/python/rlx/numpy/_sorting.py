@@ -198,7 +198,7 @@ def isin(element, test_elements, assume_unique=False, invert=False, *, kind=None
 def lexsort(keys, axis=-1):
     """Where the elements in order stood, int32: by the last of the keys, among equals by the one before, and so on."""
     from ._indexing import take_along_axis
-    keys = list(keys) if isinstance(keys, (tuple, list)) else [keys] if as_array(keys).ndim == 0 else list(as_array(keys))
+    keys = list(keys) if isinstance(keys, (tuple, list)) else list(keys) if (keys := as_array(keys)).ndim else []
     if not keys:
         raise TypeError("lexsort takes a key or several")
     keys = [as_array(k) for k in keys]

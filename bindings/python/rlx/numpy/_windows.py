@@ -41,6 +41,8 @@ def hanning(M):
 def kaiser(M, beta):
     """I0(beta sqrt(1 - t^2)) / I0(beta), t from -1 to 1; beta may be traced."""
     M = operator.index(M)
+    if as_array(beta).ndim:
+        raise ValueError(f"beta is one number, got the shape {as_array(beta).shape}")
     if M < 2:
         return full((max(M, 0),), 1.0, "f32")
     t = (2 * np.arange(M, dtype=np.float64) - (M - 1)) / (M - 1)
