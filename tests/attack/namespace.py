@@ -47,6 +47,9 @@ LEFT_OUT = {
     "hsplit": "also of lists", "vsplit": "likewise", "dsplit": "likewise", "unstack": "likewise", "indices": "also of one extent",
     "poly": "also of a number, as in JAX", "polyder": "likewise", "polyint": "likewise", "polyval": "likewise", "roots": "likewise",
     "polydiv": "the remainder keeps its zeros, as in JAX", "trapezoid": "bools are numbers, as in JAX", "unique_values": "in order",
+    "diag_indices_from": "also of lists", "tril_indices_from": "likewise", "triu_indices_from": "likewise", "trim_zeros": "of a list NumPy gives a list",
+    "around": "also of bools", "delete": "nothing is no float", "ediff1d": "what is put at the ends is converted, as in JAX",
+    "empty_like": "its elements are undefined in NumPy", "where": "None is as if left out",
     "finfo": "describes a dtype", "iinfo": "describes a dtype",
     "empty": "its elements are undefined in NumPy", "ndarray": "a type", "from_dlpack": "takes no arrays of NumPy's lists",
     "bool_": "a type", "int8": "a type", "int16": "a type", "int32": "a type", "int64": "a type", "uint8": "a type", "uint16": "a type",
@@ -65,7 +68,7 @@ LEFT_OUT = {
 # those, and running sums of bytes and of float16 wrap and round as they go.
 NOT_JAX = {"empty", "ndarray", "from_dlpack", "astype", "finfo", "iinfo", "nextafter", "argsort", "digitize", "searchsorted", "arange",
            "sinc", "clip", "square", "percentile", "quantile", "nanquantile", "full", "full_like", "cumsum",
-           "cumprod", "dtype", "object_", "ufunc", "generic", "frompyfunc", "vectorize", "result_type", "promote_types", "can_cast",
+           "cumprod", "empty_like", "dtype", "object_", "ufunc", "generic", "frompyfunc", "vectorize", "result_type", "promote_types", "can_cast",
            "set_printoptions", "get_printoptions", "printoptions", "array_repr", "array_str", "save", "savez", "load", "fromfile"}
 SKIPPED = {"x", "y", "out", "order", "like", "subok", "casting", "signature", "copy", "device", "initial", "extobj", "optimize", "overwrite_input",
            "interpolation", "max_line_width", "stable", "period", "check_finite", "overwrite_a", "overwrite_b", "return_sign", "precision",
@@ -91,7 +94,7 @@ class Family:
 def of_modules(ours, theirs, leave=()):
     """What both have by one name."""
     return {n: (getattr(ours, n), getattr(theirs, n)) for n in sorted(dir(ours)) if not n.startswith("_") and n not in leave
-            and callable(getattr(ours, n)) and callable(getattr(theirs, n, None)) and hasattr(np if theirs is jnp else theirs, n)}
+            and callable(getattr(ours, n)) and not isinstance(getattr(ours, n), type) and callable(getattr(theirs, n, None)) and hasattr(np if theirs is jnp else theirs, n)}
 
 
 def of_arrays():

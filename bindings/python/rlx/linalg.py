@@ -248,7 +248,7 @@ def tensorsolve(a, b, axes=None):
     """x with tensordot(a, x, x.ndim) = b."""
     a, b = promoted(a, b)
     if axes is not None:
-        axes = axes_of(axes, a.ndim)
+        axes = axes_of(tuple(axes), a.ndim)
         a = rnp.transpose(a, [d for d in range(a.ndim) if d not in axes] + list(axes))
     shape = a.shape[b.ndim:]
     return rnp.reshape(solve(rnp.reshape(a, (b.size, int(np.prod(shape)))), rnp.ravel(b)), shape)

@@ -203,7 +203,10 @@ def _var_about(x, axis, ddof, keepdims, where, about):
 def _correction(ddof, correction):
     if correction is not None and ddof != 0:
         raise ValueError("ddof and correction are one number; give one of them")
-    return ddof if correction is None else correction
+    ddof = ddof if correction is None else correction
+    if np.ndim(ddof):
+        raise ValueError(f"ddof and correction are one number, got the shape {np.shape(ddof)}")
+    return ddof
 
 
 @at_once_with

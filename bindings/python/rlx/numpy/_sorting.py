@@ -205,6 +205,7 @@ def lexsort(keys, axis=-1):
     if len({k.shape for k in keys}) > 1:
         raise ValueError(f"the keys have one shape, got {[k.shape for k in keys]}")
     if keys[0].ndim == 0:
+        axis_of(axis, 1)
         return as_array(np.int32(0))
     axis = axis_of(axis, keys[0].ndim)
     order = argsort(keys[0], axis)
