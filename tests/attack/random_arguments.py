@@ -15,6 +15,7 @@ class Calls:
 
     def begin(self):
         """A call begins: what its arguments have in common is drawn anew."""
+        self.indexed = np.zeros(())
         self.common_shape, self.common_dtype, self.extent = self.shape(), self.one_of("f", "f", "f", "i", "b", "c"), int(self.draw.integers(1, 5))
 
     def one_of(self, *choices):
