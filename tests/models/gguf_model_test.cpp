@@ -9,10 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "models/checks.h"
+#include "models/language/weight_files.h"
 #include "rlx/blocks.h"
 #include "rlx/element.h"
 #include "rlx/language_model.h"
@@ -532,6 +535,29 @@ TEST_CASE("the folder that llama.cpp's file becomes has the tensors and the logi
       const bool is_rounded = tensor.ends_with("norm.weight") || tensor.ends_with("A_log");
       if (is_rounded) CHECK(worst_difference(other, value) < 1e-5F);
       else CHECK(other == value);
+    }
+  }
+}
+
+TEST_CASE("tensors that are copied from a file are not kept beside the model's") {
+  const FolderCopy folder(kFolders + "llama3");
+  const std::string text = file_content(folder / "model.safetensors");
+  uint64_t size = 0;
+  std::memcpy(&size, text.data(), sizeof size);
+  std::string odd = text.substr(0, 8 + size) + " " + text.substr(8 + size);  // no tensor is aligned
+  ++size;
+  std::memcpy(odd.data(), &size, sizeof size);
+  put_file(folder / "model.safetensors", odd);
+  const auto config = LanguageModelConfig::from_json(file_content(folder / "config.json"));
+  for (const FileAccess access : {FileAccess::copied, FileAccess::mapped}) {
+    const auto weights = language::open_folder(folder.path(), config, access);
+    const Graph graph = decoder_graph(config);
+    for (const Ref& ref : graph.params()) {
+      CAPTURE(graph.node(ref).name);
+      Tensor value = weights->value(graph.node(ref).name, graph.type(ref));
+      const std::weak_ptr<const void> bytes = value.owner();
+      value = Tensor();
+      CHECK(bytes.expired());
     }
   }
 }
