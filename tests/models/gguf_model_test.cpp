@@ -693,3 +693,17 @@ TEST_CASE("a folder and back has the tokens, ends and advice that it had") {
     CHECK(read.chat_template()->text() == file.chat_template()->text());
   }
 }
+
+TEST_CASE("scores that JSON has no number for are refused by the token's name") {
+  GgufModel model = gguf_model_of_folder(WithTokenizer("t5").path());
+  std::string token;
+  for (auto& [key, value] : model.metadata) {
+    if (key == "tokenizer.ggml.tokens") token = std::get<std::vector<std::string>>(std::get<GgufArray>(value).items)[9];
+    if (key == "tokenizer.ggml.scores")
+      std::get<std::vector<float>>(std::get<GgufArray>(value).items)[9] = -std::numeric_limits<float>::infinity();
+  }
+  const TemporaryFolder files;
+  write_gguf_model(files / "m.gguf", model);
+  CHECK(says(message_of([&] { folder_model_of_gguf(files / "m.gguf"); }),
+             "the score of token 9, '" + token + "', is -inf, for which JSON has no number"));
+}

@@ -5,6 +5,7 @@
 #include "io/tokenizer/gguf_tokenizer_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "io/json_tree.h"
+#include "io/names_in_messages.h"
 #include "io/tokenizer/base64.h"
 #include "io/tokenizer/bpe.h"
 #include "io/tokenizer/gguf_tokenizer.h"
@@ -661,7 +663,12 @@ void unigram_json(const GgufMetadata& m, Json& json, Json& model) {
   while (count > 0 && is_unused(count - 1)) --count;  // rows that fill the table up
   float lowest = 0;
   for (size_t id = 0; id < count; ++id)
-    if (!scores.empty() && !is_unused(id)) lowest = std::min(lowest, scores[id]);
+    if (!scores.empty() && !is_unused(id)) {
+      if (!std::isfinite(scores[id]))
+        fail(ErrorCode::unsupported, "the score of token ", id, ", ", quoted_name(texts[id]), ", is ", scores[id],
+             ", for which JSON has no number");
+      lowest = std::min(lowest, scores[id]);
+    }
   Json vocab = Json::array();
   for (size_t id = 0; id < count; ++id)
     vocab.push_back(Json::array({texts[id], is_unused(id) ? lowest : scores.empty() ? 0 : scores[id]}));
