@@ -115,7 +115,7 @@ void stream_safetensors_shards(const std::string& path, const NamedLazyTensors& 
   }
   const std::string index = path + ".index.json", &other = shards.size() > 1 ? path : index;
   std::error_code error;
-  if (most_file_bytes > 0 && fs::exists(other, error))
+  if (fs::exists(other, error))
     fail(ErrorCode::invalid_argument, "'", other,
          "' is there, and would say otherwise than what is to be written beside it (", shards.size(),
          shards.size() > 1 ? " files" : " file", "); remove it first");

@@ -70,6 +70,7 @@ class Gguf(ProgramTest):
                 read[tensor] = data
         self.assertEqual(read, wanted)
         self.fails(1, "remove it first", "convert", FILES / "every_kind.gguf", "-o", shards, "--dequantize", "f32", "--shard-size", "1GiB")
+        self.fails(1, "remove it first", "convert", FILES / "every_kind.gguf", "-o", shards, "--dequantize", "f32")
         for size in ("", "x", "5 GB", "5gb", "0", "-1", "99999999999GB", "1.5GB"):
             if size: self.fails(2, "--shard-size takes a number of bytes", "convert", whole, "-o", self.folder / "x.gguf", "--shard-size=" + size)
 

@@ -616,6 +616,10 @@ TEST_CASE("a folder in several files has an index as Hugging Face has it, and th
                                          {{"a", Tensor(f32, {9})}, {"b", Tensor(f32, {9})}}, {}, 40);
              }),
              "would say otherwise than what is to be written beside it (2 files); remove it first"));
+  CHECK(says(message_of([&] {
+               stream_safetensors_shards(parts / "model.safetensors", {{"a", Tensor(f32, {9})}}, {}, 0);
+             }),
+             "would say otherwise than what is to be written beside it (1 file); remove it first"));
 }
 
 TEST_CASE("each number of a packed folder is that of its block") {
