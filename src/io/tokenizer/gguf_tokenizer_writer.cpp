@@ -556,7 +556,7 @@ std::string finish(const Source& source, Form form, VocabularyAsGguf& made) {
       });
   if (made.strips_behind_special) whole.emplace_back("general.name", std::string("Phi-3"));
   const Prepare prepare = source.has("normalizer", "normalizers", "NFC") ? composed
-                          : form == Form::unigram                        ? without_marks
+                          : source.charsmap()                            ? without_marks
                                                                          : nullptr;
   std::string difference;
   for (const GgufMetadata& way : ways_of_text(form)) {
@@ -804,7 +804,7 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
     json["model"] = std::move(model);
     std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
     const Source made(text);
-    const std::string difference = first_difference(made, original, kind == "t5" ? without_marks : nullptr);
+    const std::string difference = first_difference(made, original, made.charsmap() ? without_marks : nullptr);
     if (!difference.empty())
       fail(ErrorCode::unsupported,
            "the tokenizer has no form in tokenizer.json that gives the same tokens: ", difference);
