@@ -13,6 +13,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 
 #include "models/checks.h"
 #include "models/language/weight_files.h"
@@ -675,6 +676,33 @@ TEST_CASE("each number of a packed folder is that of its block") {
     CHECK(worst_difference(LanguageModel::load(made.path()).all_logits(ids),
                            LanguageModel::load(files / "m.gguf").all_logits(ids)) < 1e-4F);
   }
+}
+
+TEST_CASE("a folder whose files cannot all be written stays as it was") {
+  const TemporaryFolder folder;
+  const auto write = [&](float number, bool fails) {
+    Tensor t(f32, {9});
+    t.mutable_values<float>()[0] = number;
+    const LazyTensor second(f32, {9}, [t, fails] {
+      if (fails) throw std::runtime_error("no such tensor");
+      return t;
+    });
+    stream_safetensors_shards(folder / "m.safetensors", {{"a", t}, {"b", second}}, {}, 40);
+  };
+  const auto content = [&] {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / ""))
+      all[entry.path().filename().string()] = file_content(entry.path().string());
+    return all;
+  };
+  write(1, false);
+  const auto before = content();
+  CHECK(before.size() == 3);
+  CHECK_THROWS(write(2, true));
+  CHECK(content() == before);
+  write(2, false);
+  CHECK(content().size() == 3);
+  CHECK(SafetensorsFile::open(folder / "m-00002-of-00002.safetensors").tensor("b").values<float>()[0] == 2);
 }
 
 TEST_CASE("a folder and back has the tokens, ends and advice that it had") {
