@@ -54,6 +54,9 @@ class Gguf(ProgramTest):
         self.assertGreater(len(parts), 1)
         self.succeeds("convert", parts[0], "-o", self.folder / "whole.gguf")
         self.assertEqual((self.folder / "whole.gguf").read_bytes(), out.read_bytes())
+        self.succeeds("convert", out, "-o", self.folder / "q.gguf", "--part-bytes", 5000)  # the former name
+        self.assertEqual([path.read_bytes() for path in sorted(self.folder.glob("q-*.gguf"))],
+                         [path.read_bytes() for path in parts])
 
     def test_shards(self):
         whole, shards = self.folder / "w.safetensors", self.folder / "s.safetensors"
