@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -65,33 +66,46 @@ LazyTensor LazyTensor::changed(DType dtype, Shape shape, std::function<Tensor(co
           }};
 }
 
+namespace {
+
+/// Writes all of a file, which is then to be committed.
+void write_file(AtomicFile& file, const NamedLazyTensors& tensors, const SafetensorsFile::Metadata& metadata) {
+  const auto order = safetensors_order(tensors);
+  SafetensorsHeader header{{}, metadata};
+  uint64_t end = 0;
+  for (const auto* entry : order) {
+    uint64_t begin = std::exchange(end, end + entry->second.byte_count());
+    header.tensors.push_back({entry->first, entry->second.dtype(), entry->second.shape(), begin, end});
+  }
+  std::string text = safetensors_header_text(header);
+  if (text.size() > kSafetensorsHeaderLimit)
+    fail(ErrorCode::unsupported, "the header would have ", text.size(), " bytes, and readers take ",
+         kSafetensorsHeaderLimit, "; write fewer tensors or less metadata into one file");
+  std::string length;
+  for (int i = 0; i < 8; ++i) length += static_cast<char>(text.size() >> (8 * i));
+
+  file.write(length);
+  file.write(text);
+  for (const auto* entry : order) {
+    const Tensor tensor = entry->second.make();
+    write_and_release(file, tensor, tensor.bytes());
+  }
+}
+template <class F>
+auto writing(const std::string& path, F f) {
+  return with_context([&] { return "writing the safetensors file '" + path + "'"; }, f);
+}
+
+}  // namespace
+
 void stream_safetensors(const std::string& path, const NamedLazyTensors& tensors,
                         const SafetensorsFile::Metadata& metadata) {
-  with_context([&] { return "writing the safetensors file '" + path + "'"; },
-               [&] {
-                 const auto order = safetensors_order(tensors);
-                 SafetensorsHeader header{{}, metadata};
-                 uint64_t end = 0;
-                 for (const auto* entry : order) {
-                   uint64_t begin = std::exchange(end, end + entry->second.byte_count());
-                   header.tensors.push_back({entry->first, entry->second.dtype(), entry->second.shape(), begin, end});
-                 }
-                 std::string text = safetensors_header_text(header);
-                 if (text.size() > kSafetensorsHeaderLimit)
-                   fail(ErrorCode::unsupported, "the header would have ", text.size(), " bytes, and readers take ",
-                        kSafetensorsHeaderLimit, "; write fewer tensors or less metadata into one file");
-                 std::string length;
-                 for (int i = 0; i < 8; ++i) length += static_cast<char>(text.size() >> (8 * i));
-
-                 AtomicFile file(path);
-                 file.write(length);
-                 file.write(text);
-                 for (const auto* entry : order) {
-                   const Tensor tensor = entry->second.make();
-                   write_and_release(file, tensor, tensor.bytes());
-                 }
-                 file.commit();
-               });
+  writing(path, [&] {
+    (void)safetensors_order(tensors);  // what cannot be written is refused before the folder is touched
+    AtomicFile file(path);
+    write_file(file, tensors, metadata);
+    file.commit();
+  });
 }
 
 void write_safetensors(const std::string& path, const NamedTensors& tensors,
@@ -115,7 +129,7 @@ void stream_safetensors_shards(const std::string& path, const NamedLazyTensors& 
   }
   const std::string index = path + ".index.json", &other = shards.size() > 1 ? path : index;
   std::error_code error;
-  if (most_file_bytes > 0 && fs::exists(other, error))
+  if (fs::exists(other, error))
     fail(ErrorCode::invalid_argument, "'", other,
          "' is there, and would say otherwise than what is to be written beside it (", shards.size(),
          shards.size() > 1 ? " files" : " file", "); remove it first");
@@ -125,17 +139,27 @@ void stream_safetensors_shards(const std::string& path, const NamedLazyTensors& 
          "; allow larger ones");
   const fs::path whole(path);
   nlohmann::json map = nlohmann::json::object();
+  // No file has its name before all are on the disk, and an index that was there goes first: whatever stops this, none
+  // names files of which some are new and some old.
+  std::vector<std::unique_ptr<AtomicFile>> files;
   for (size_t i = 0; i < shards.size(); ++i) {
-    char part[32];
+    char part[48];
     std::snprintf(part, sizeof part, "-%05zu-of-%05zu", i + 1, shards.size());
     const std::string name = whole.stem().string() + part + whole.extension().string();
-    stream_safetensors((whole.parent_path() / name).string(), shards[i], metadata);
+    const std::string to = (whole.parent_path() / name).string();
+    writing(to, [&] {
+      files.push_back(std::make_unique<AtomicFile>(to));
+      write_file(*files.back(), shards[i], metadata);
+    });
     for (const auto& entry : shards[i]) map[entry.first] = name;
   }
   AtomicFile file(index);
   file.write(nlohmann::json{{"metadata", {{"total_size", all_bytes}}}, {"weight_map", std::move(map)}}.dump(
                  2, ' ', false, nlohmann::json::error_handler_t::replace) +
              "\n");
+  if (fs::is_regular_file(index, error) && !fs::remove(fs::canonical(index), error))  // what a link stands for
+    fail(ErrorCode::io, "cannot replace '", index, "': ", error.message(), "; nothing was changed");
+  for (const auto& each : files) each->commit();
   file.commit();
 }
 

@@ -54,6 +54,9 @@ class Gguf(ProgramTest):
         self.assertGreater(len(parts), 1)
         self.succeeds("convert", parts[0], "-o", self.folder / "whole.gguf")
         self.assertEqual((self.folder / "whole.gguf").read_bytes(), out.read_bytes())
+        self.succeeds("convert", out, "-o", self.folder / "q.gguf", "--part-bytes", 5000)  # the former name
+        self.assertEqual([path.read_bytes() for path in sorted(self.folder.glob("q-*.gguf"))],
+                         [path.read_bytes() for path in parts])
 
     def test_shards(self):
         whole, shards = self.folder / "w.safetensors", self.folder / "s.safetensors"
@@ -70,6 +73,7 @@ class Gguf(ProgramTest):
                 read[tensor] = data
         self.assertEqual(read, wanted)
         self.fails(1, "remove it first", "convert", FILES / "every_kind.gguf", "-o", shards, "--dequantize", "f32", "--shard-size", "1GiB")
+        self.fails(1, "remove it first", "convert", FILES / "every_kind.gguf", "-o", shards, "--dequantize", "f32")
         for size in ("", "x", "5 GB", "5gb", "0", "-1", "99999999999GB", "1.5GB"):
             if size: self.fails(2, "--shard-size takes a number of bytes", "convert", whole, "-o", self.folder / "x.gguf", "--shard-size=" + size)
 

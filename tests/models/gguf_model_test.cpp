@@ -9,10 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 
 #include "models/checks.h"
+#include "models/language/weight_files.h"
 #include "rlx/blocks.h"
 #include "rlx/element.h"
 #include "rlx/language_model.h"
@@ -536,6 +540,29 @@ TEST_CASE("the folder that llama.cpp's file becomes has the tensors and the logi
   }
 }
 
+TEST_CASE("tensors that are copied from a file are not kept beside the model's") {
+  const FolderCopy folder(kFolders + "llama3");
+  const std::string text = file_content(folder / "model.safetensors");
+  uint64_t size = 0;
+  std::memcpy(&size, text.data(), sizeof size);
+  std::string odd = text.substr(0, 8 + size) + " " + text.substr(8 + size);  // no tensor is aligned
+  ++size;
+  std::memcpy(odd.data(), &size, sizeof size);
+  put_file(folder / "model.safetensors", odd);
+  const auto config = LanguageModelConfig::from_json(file_content(folder / "config.json"));
+  for (const FileAccess access : {FileAccess::copied, FileAccess::mapped}) {
+    const auto weights = language::open_folder(folder.path(), config, access);
+    const Graph graph = decoder_graph(config);
+    for (const Ref& ref : graph.params()) {
+      CAPTURE(graph.node(ref).name);
+      Tensor value = weights->value(graph.node(ref).name, graph.type(ref));
+      const std::weak_ptr<const void> bytes = value.owner();
+      value = Tensor();
+      CHECK(bytes.expired());
+    }
+  }
+}
+
 TEST_CASE("blocks become what mlx-lm packs, with the same numbers, or are refused") {
   const TemporaryFolder files;
   for (const auto& each : {std::pair(q4_0, "gptq"), std::pair(q4_1, "mlx_4")}) {
@@ -590,6 +617,10 @@ TEST_CASE("a folder in several files has an index as Hugging Face has it, and th
                                          {{"a", Tensor(f32, {9})}, {"b", Tensor(f32, {9})}}, {}, 40);
              }),
              "would say otherwise than what is to be written beside it (2 files); remove it first"));
+  CHECK(says(message_of([&] {
+               stream_safetensors_shards(parts / "model.safetensors", {{"a", Tensor(f32, {9})}}, {}, 0);
+             }),
+             "would say otherwise than what is to be written beside it (1 file); remove it first"));
 }
 
 TEST_CASE("each number of a packed folder is that of its block") {
@@ -647,6 +678,33 @@ TEST_CASE("each number of a packed folder is that of its block") {
   }
 }
 
+TEST_CASE("a folder whose files cannot all be written stays as it was") {
+  const TemporaryFolder folder;
+  const auto write = [&](float number, bool fails) {
+    Tensor t(f32, {9});
+    t.mutable_values<float>()[0] = number;
+    const LazyTensor second(f32, {9}, [t, fails] {
+      if (fails) throw std::runtime_error("no such tensor");
+      return t;
+    });
+    stream_safetensors_shards(folder / "m.safetensors", {{"a", t}, {"b", second}}, {}, 40);
+  };
+  const auto content = [&] {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / ""))
+      all[entry.path().filename().string()] = file_content(entry.path().string());
+    return all;
+  };
+  write(1, false);
+  const auto before = content();
+  CHECK(before.size() == 3);
+  CHECK_THROWS(write(2, true));
+  CHECK(content() == before);
+  write(2, false);
+  CHECK(content().size() == 3);
+  CHECK(SafetensorsFile::open(folder / "m-00002-of-00002.safetensors").tensor("b").values<float>()[0] == 2);
+}
+
 TEST_CASE("a folder and back has the tokens, ends and advice that it had") {
   for (const char* name : {"gpt2", "llama3", "qwen2", "llama2", "deepseek", "gemma", "t5", "bert", "bert_cased"}) {
     CAPTURE(name);
@@ -666,4 +724,18 @@ TEST_CASE("a folder and back has the tokens, ends and advice that it had") {
     CHECK(read.advice().temperature == 0.5);
     CHECK(read.chat_template()->text() == file.chat_template()->text());
   }
+}
+
+TEST_CASE("scores that JSON has no number for are refused by the token's name") {
+  GgufModel model = gguf_model_of_folder(WithTokenizer("t5").path());
+  std::string token;
+  for (auto& [key, value] : model.metadata) {
+    if (key == "tokenizer.ggml.tokens") token = std::get<std::vector<std::string>>(std::get<GgufArray>(value).items)[9];
+    if (key == "tokenizer.ggml.scores")
+      std::get<std::vector<float>>(std::get<GgufArray>(value).items)[9] = -std::numeric_limits<float>::infinity();
+  }
+  const TemporaryFolder files;
+  write_gguf_model(files / "m.gguf", model);
+  CHECK(says(message_of([&] { folder_model_of_gguf(files / "m.gguf"); }),
+             "the score of token 9, '" + token + "', is -inf, for which JSON has no number"));
 }

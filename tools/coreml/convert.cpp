@@ -225,6 +225,7 @@ Subcommand add_convert(CLI::App& rlx) {
   app->add_option("--shard-size", convert->of_weights.shard_size,
                   "of weights: write several files, with at most so many bytes of tensors each (5GB, 500MB, 2GiB): "
                   "m-00001-of-00003.gguf, or safetensors with an index");
+  app->add_option("--part-bytes", convert->of_weights.shard_size, "the former name of --shard-size")->group("");
   app->add_flag(
       "--json", convert->json,
       "print {file, tensors, bytes, notes} of weights, of a package {package, minimum_ios, needed_by, "

@@ -5,6 +5,7 @@
 #include "io/tokenizer/gguf_tokenizer_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "io/json_tree.h"
+#include "io/names_in_messages.h"
 #include "io/tokenizer/base64.h"
 #include "io/tokenizer/bpe.h"
 #include "io/tokenizer/gguf_tokenizer.h"
@@ -554,7 +556,7 @@ std::string finish(const Source& source, Form form, VocabularyAsGguf& made) {
       });
   if (made.strips_behind_special) whole.emplace_back("general.name", std::string("Phi-3"));
   const Prepare prepare = source.has("normalizer", "normalizers", "NFC") ? composed
-                          : form == Form::unigram                        ? without_marks
+                          : source.charsmap()                            ? without_marks
                                                                          : nullptr;
   std::string difference;
   for (const GgufMetadata& way : ways_of_text(form)) {
@@ -661,7 +663,12 @@ void unigram_json(const GgufMetadata& m, Json& json, Json& model) {
   while (count > 0 && is_unused(count - 1)) --count;  // rows that fill the table up
   float lowest = 0;
   for (size_t id = 0; id < count; ++id)
-    if (!scores.empty() && !is_unused(id)) lowest = std::min(lowest, scores[id]);
+    if (!scores.empty() && !is_unused(id)) {
+      if (!std::isfinite(scores[id]))
+        fail(ErrorCode::unsupported, "the score of token ", id, ", ", quoted_name(texts[id]), ", is ", scores[id],
+             ", for which JSON has no number");
+      lowest = std::min(lowest, scores[id]);
+    }
   Json vocab = Json::array();
   for (size_t id = 0; id < count; ++id)
     vocab.push_back(Json::array({texts[id], is_unused(id) ? lowest : scores.empty() ? 0 : scores[id]}));
@@ -797,7 +804,7 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
     json["model"] = std::move(model);
     std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
     const Source made(text);
-    const std::string difference = first_difference(made, original, kind == "t5" ? without_marks : nullptr);
+    const std::string difference = first_difference(made, original, made.charsmap() ? without_marks : nullptr);
     if (!difference.empty())
       fail(ErrorCode::unsupported,
            "the tokenizer has no form in tokenizer.json that gives the same tokens: ", difference);

@@ -35,12 +35,6 @@ float half_at(const std::byte* at) {
   return static_cast<float>(to_double(half));
 }
 
-/// A matrix as mlx-lm packs it: codes of `bits` bits in words of 32, the lowest first.
-struct MlxMatrix {
-  int64_t bits = 0;
-  Tensor words, scales, biases;
-};
-
 /// What one block of 32 is: codes, and code * scale + bias.
 struct Group {
   uint8_t codes[kGroup];
@@ -112,31 +106,40 @@ bool are_halves(const Tensor& blocks, const Readable& kind) {
   }
   return true;
 }
-MlxMatrix mlx_of(const Tensor& blocks, const Readable* kind, bool has_halves) {
-  const int64_t rows = blocks.shape()[0], columns = blocks.shape()[1], groups = columns / kGroup;
-  MlxMatrix m{kind->bits, Tensor(u32, {rows, columns * kind->bits / 32}), Tensor(f32, {rows, groups}),
-              Tensor(f32, {rows, groups})};
-  auto* words = reinterpret_cast<uint8_t*>(m.words.mutable_data());
-  float *scales = m.scales.mutable_values<float>().data(), *biases = m.biases.mutable_values<float>().data();
-  const auto bytes = static_cast<int64_t>(info(kind->dtype).block_bytes);
-  std::vector<Group> read(static_cast<size_t>(kind->groups));
-  for (int64_t g = 0; g < rows * groups; ++g) {
-    if (g % kind->groups == 0) kind->read(blocks.data() + g / kind->groups * bytes, read.data());
-    const Group& one = read[static_cast<size_t>(g % kind->groups)];
-    scales[g] = one.scale, biases[g] = one.bias;
-    if (kind->bits == 8) std::memcpy(words + g * kGroup, one.codes, kGroup);
+template <class F>
+void for_each_group(const Tensor& blocks, const Readable& kind, F f) {
+  const auto bytes = static_cast<int64_t>(info(kind.dtype).block_bytes);
+  std::vector<Group> read(static_cast<size_t>(kind.groups));
+  int64_t g = 0;
+  for (int64_t at = 0; at < static_cast<int64_t>(blocks.byte_count()); at += bytes) {
+    kind.read(blocks.data() + at, read.data());
+    for (const Group& one : read) f(g++, one);
+  }
+}
+/// The codes of a matrix as mlx-lm packs it: of `bits` bits in words of 32, the lowest first.
+Tensor mlx_words(const Tensor& blocks, const Readable& kind) {
+  Tensor all(u32, {blocks.shape()[0], blocks.shape()[1] * kind.bits / 32});
+  auto* words = reinterpret_cast<uint8_t*>(all.mutable_data());
+  for_each_group(blocks, kind, [&](int64_t g, const Group& one) {
+    if (kind.bits == 8) std::memcpy(words + g * kGroup, one.codes, kGroup);
     else
       for (int64_t i = 0; i < kGroup / 2; ++i)
         words[g * kGroup / 2 + i] = static_cast<uint8_t>(one.codes[2 * i] | one.codes[2 * i + 1] << 4);
+  });
+  return all;
+}
+/// Its scales or biases, as f16 or f32.
+Tensor mlx_numbers(const Tensor& blocks, const Readable& kind, DType dtype, float Group::*which) {
+  Tensor all = Tensor::uninitialized(dtype, {blocks.shape()[0], blocks.shape()[1] / kGroup});
+  if (dtype == f16) {
+    auto* to = all.mutable_values<Half>().data();
+    for_each_group(blocks, kind,
+                   [&](int64_t g, const Group& one) { to[g] = to_half(static_cast<double>(one.*which)); });
+  } else {
+    auto* to = all.mutable_values<float>().data();
+    for_each_group(blocks, kind, [&](int64_t g, const Group& one) { to[g] = one.*which; });
   }
-  if (!has_halves) return m;
-  for (Tensor* part : {&m.scales, &m.biases}) {
-    Tensor half = Tensor::uninitialized(f16, part->shape());
-    for (size_t i = 0; i < part->element_count(); ++i)
-      half.mutable_values<Half>()[i] = to_half(static_cast<double>(part->values<float>()[i]));
-    *part = half;
-  }
-  return m;
+  return all;
 }
 
 /// Numbers as f32.
@@ -328,14 +331,14 @@ class Added {
     const bool has_halves = are_halves(t.make(), kind);
     const int64_t rows = t.shape()[0], columns = t.shape()[1];
     const DType scales = has_halves ? f16 : f32;
-    const auto part = [&](const std::string& called, DType dtype, int64_t width, Tensor MlxMatrix::*which) {
-      model_.tensors.emplace(called, t.changed(dtype, {rows, width}, [&kind, has_halves, which](const Tensor& blocks) {
-        return mlx_of(blocks, &kind, has_halves).*which;
-      }));
-    };
-    part(name, u32, columns * kind.bits / 32, &MlxMatrix::words);
-    part(module + ".scales", scales, columns / kGroup, &MlxMatrix::scales);
-    part(module + ".biases", scales, columns / kGroup, &MlxMatrix::biases);
+    // Each is made by itself: in the file they do not stand together.
+    model_.tensors.emplace(name, t.changed(u32, {rows, columns * kind.bits / 32},
+                                           [&kind](const Tensor& blocks) { return mlx_words(blocks, kind); }));
+    for (const auto& [called, which] : {std::pair(".scales", &Group::scale), std::pair(".biases", &Group::bias)})
+      model_.tensors.emplace(module + called, t.changed(scales, {rows, columns / kGroup},
+                                                        [&kind, scales, which = which](const Tensor& blocks) {
+                                                          return mlx_numbers(blocks, kind, scales, which);
+                                                        }));
   }
   static Tensor transposed(const Tensor& t) {
     const auto bytes = static_cast<int64_t>(byte_size(t.dtype()));

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "io/file_stamp.h"
 #include "io/json_tree.h"
 #include "models/language/limits.h"
 #include "models/language/packed_weights.h"
@@ -91,8 +92,11 @@ class NamedWeights : public WeightFiles, public TensorSource {
   /// A name of the table as it is in the file; `tensor_names` and `means_nothing` have the file's.
   virtual std::string name_of(const std::string& tensor) const { return tensor; }
   virtual std::vector<std::string> tensor_names() const = 0;
-  /// For `tensor`: what it reads is released by the next `release`.
-  Tensor noted(Tensor t) const { return unreleased_.emplace_back(std::move(t)); }
+  /// For `tensor`: what it reads is released by the next `release`. Copies are not kept: they have no pages to release.
+  Tensor noted(Tensor t) const {
+    if (file_origin(t.bytes())) unreleased_.push_back(t);
+    return t;
+  }
   /// By the file's own name.
   virtual Tensor tensor_in_file(const std::string& name) const { return tensor(name); }
   virtual bool means_nothing(const std::string& tensor) const = 0;
