@@ -400,9 +400,13 @@ def run(families, count, seed, only=()):
             continue  # JAX multiplies truths by truths
         if family.name == "index" and getattr(args[0], "dtype", np.dtype(float)).kind in "iub" and args[-1] is np.nan:
             continue  # a NaN that becomes an integer is 0 here
-        if family.name == "array" and name == "clip" and getattr(args[0], "dtype", None) == np.bool_ or name == "histogram" and np.ndim(args[0]) == 0 and args[0] == 2**20:
+        if family.name == "array" and name == "clip" and getattr(args[0], "dtype", None) == np.bool_ or name == "histogram" and (np.isscalar(args[0]) or getattr(args[0], "ndim", 1) == 0) and args[0] == 2**20:
             continue  # also without bounds of bools; of such a number f32 has too few digits for the bins
-        if family.name == "fft" and np.ndim(args[0]) == 0 and "shift" in name:
+        if family.name == "special" and name == "sici" and family.judge != "JAX" and np.any(np.asarray(args[0]) < 0):
+            continue  # the second value is NaN below 0, as in JAX
+        if family.name == "special" and name == "poch" and family.judge != "JAX" and np.any(np.asarray(args[0]) <= 0):
+            continue  # two poles of the gamma function make NaN, as in JAX
+        if family.name == "fft" and "shift" in name and (np.isscalar(args[0]) or getattr(args[0], "ndim", 1) == 0):
             continue  # of a number NumPy fails for want of an axis, and not on purpose
         if is_undefined(f"{family.name}.{name}", args):
             tally["undefined"] += 1

@@ -250,7 +250,7 @@ def tensorsolve(a, b, axes=None):
     if axes is not None:
         axes = axes_of(tuple(axes), a.ndim)
         a = rnp.transpose(a, [d for d in range(a.ndim) if d not in axes] + list(axes))
-    shape = a.shape[b.ndim:]
+    shape = a.shape[-(a.ndim - b.ndim):]  # all of them where b has as many dims as a, as in NumPy
     return rnp.reshape(solve(rnp.reshape(a, (b.size, int(np.prod(shape)))), rnp.ravel(b)), shape)
 
 

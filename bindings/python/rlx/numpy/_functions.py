@@ -24,6 +24,8 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
 
 def apply_over_axes(func, a, axes):
     """func(a, axis) over one axis after another; what it reduces keeps a dim of 1."""
+    if not callable(func):
+        raise TypeError(f"apply_over_axes wants a function, got {type(func).__name__}")
     x = as_array(a)
     for axis in axes_of(tuple(axes) if isinstance(axes, (tuple, list)) else axes, x.ndim):
         made = as_array(func(x, axis))
