@@ -396,7 +396,7 @@ def run(families, count, seed, only=()):
             continue  # out of nothing JAX takes 0
         if family.name == "index" and name == "divide" and family.judge == "NumPy" and getattr(args[0], "dtype", np.dtype(int)).kind in "biu":
             continue  # JAX gives floats, NumPy cuts them to integers
-        if family.name == "index" and name == "divide" and getattr(args[0], "dtype", None) == np.bool_:
+        if family.name == "index" and name == "divide" and (isinstance(args[0], bool) or getattr(args[0], "dtype", None) == np.bool_):
             continue  # JAX multiplies truths by truths
         if family.name == "index" and getattr(args[0], "dtype", np.dtype(float)).kind in "iub" and args[-1] is np.nan:
             continue  # a NaN that becomes an integer is 0 here
