@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST_PRIVATE = 70  # a program and a module of ours that call more are a reason to look what the headers lack
+MOST_PRIVATE = 90  # a program and a module of ours that call more are a reason to look what the headers lack
 
 
 def main():

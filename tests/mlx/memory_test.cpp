@@ -1,6 +1,7 @@
 // MLX's memory: tensors, states and what training keeps stay on the device mlx, in each of its modes.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <thread>
 
