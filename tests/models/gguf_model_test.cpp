@@ -595,7 +595,9 @@ TEST_CASE("a folder in several files has an index as Hugging Face has it, and th
   const NamedTensors tensors = SafetensorsFile::open(whole / "model.safetensors").tensors();
   size_t bytes = 0;
   std::map<std::string, size_t> files;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& named : tensors) {
+    const std::string& name = named.first;
+    const Tensor& tensor = named.second;
     CAPTURE(name);
     const auto file = index["weight_map"][name].get<std::string>();
     files[file] += tensor.byte_count(), bytes += tensor.byte_count();
