@@ -213,8 +213,8 @@ lax("broadcast_shapes", (2, 1), (3,))
 # ---- gather, scatter, dynamic ----
 gather_numbers = Of(lambda p: p.lax.GatherDimensionNumbers((1,), (0,), (0,)))
 T, at = normal(5, 4), i4([[0], [4], [2], [7], [-1]])
-lax("gather", T, at, gather_numbers, (1, 4), grad=(0,)), lax("gather", T, at, gather_numbers, (1, 4), mode="clip", grad=(0,)), lax("gather", T, at, gather_numbers, (1, 4), fill_value=3.0)
-lax("gather", T, at, gather_numbers, (1, 4), mode=Of(lambda p: p.lax.GatherScatterMode.CLIP)), lax("gather", whole(5, 4), at, gather_numbers, (1, 4))
+lax("gather", T, at, gather_numbers, (1, 4)), lax("gather", T, at, gather_numbers, (1, 4), mode="clip", grad=(0,)), lax("gather", T, at, gather_numbers, (1, 4), mode="fill", fill_value=3.0)
+lax("gather", T, at, gather_numbers, (1, 4), mode=Of(lambda p: p.lax.GatherScatterMode.CLIP)), lax("gather", whole(5, 4), at, gather_numbers, (1, 4), mode="fill"), lax("gather", T, at, gather_numbers, (1, 4), mode="fill", grad=(0,))
 lax("gather", T, i4([[1, 2], [4, 3], [0, 0]]), Of(lambda p: p.lax.GatherDimensionNumbers((), (0, 1), (0, 1))), (1, 1), grad=(0,))
 lax("gather", T, i4([[1, 1], [3, 0]]), Of(lambda p: p.lax.GatherDimensionNumbers((1, 2), (), (0, 1))), (2, 3), grad=(0,))
 lax("gather", normal(3, 5, 2), i4([[[1], [4]], [[0], [2]], [[3], [3]]]),
@@ -272,7 +272,7 @@ for name in "expi dawsn fresnel sici gammasgn".split():
 special("gammasgn", f4([-0.5, -1.5, -2, 0, 3])), special("gamma", f4([-0.5, -1.5, 5]))
 for name in "beta betaln rel_entr kl_div boxcox boxcox1p poch".split():
     special(name, P, P[::-1].copy() / 2, grad=(0, 1) if name not in ("boxcox", "boxcox1p") else (0,))
-special("boxcox", P, f4(0).reshape(())), special("rel_entr", f4([0, 0, -1, 1, np.nan]), f4([0, 1, 1, 0, 1])), special("kl_div", f4([0, 0, -1, 1]), f4([0, 1, 1, 0]))
+special("boxcox", P, f4(0).reshape(())), special("rel_entr", f4([0, 0, -1, 1]), f4([0, 1, 1, 0])), special("kl_div", f4([0, 0, -1, 1]), f4([0, 1, 1, 0]))
 special("betainc", P, P[::-1].copy(), uniform(2, 5), grad=(2,)), special("comb", f4([5, 10, 4, 3]), f4([2, 3, 5, -1])), special("comb", f4([5, 10]), f4([2, 3]), repetition=True)
 special("factorial", i4([0, 1, 5, 10])), special("expn", i4([0, 1, 2, 5]), f4([0.5, 0.5, 3, 7])), special("bernoulli", 8), special("hyp1f1", f4(1.3).reshape(()), f4(2.7).reshape(()), X * 3, grad=(2,))
 special("log_softmax", X), special("log_softmax", X, axis=0), special("softmax", X), special("logsumexp", X, 1, uniform(2, 5), True), special("log_ndtr", X * 5, series_order=3), special("gammainc", P, P[::-1].copy()), special("ndtri", uniform(4))
@@ -292,7 +292,7 @@ random("pareto", f4([1.5, 2]), (20, 2), grad=(1,)), random("rayleigh", f4([2, 3]
 random("geometric", f4([0.2, 0.7]), (30, 2)), random("lognormal", f4([0.5, 1])), random("lognormal", 0.5, (3,)), random("double_sided_maxwell", 0.5, f4([2, 3]), (10,)), random("wald", f4([2, 3]), (30, 2), tolerance=1e-4)
 random("multivariate_normal", f4([1, 2]), f4([[2, 0.5], [0.5, 1]]), (10,), grad=(1, 2)), random("multivariate_normal", normal(3, 1, 2), np.stack([np.eye(2, dtype=f4), f4([[2, 1], [1, 3]])]))
 random("orthogonal", 3, (2,)), random("orthogonal", 3, (), "float32", 5), random("orthogonal", 5, m=3)
-random("gamma", f4([0.3, 1, 5]), (40, 3), grad=(1,), tolerance=1e-4), random("loggamma", f4([0.01, 0.3, 1, 5]), (40, 4), grad=(1,), tolerance=1e-3), random("beta", f4([0.5, 2]), 2.0), random("dirichlet", f4([1, 2, 3]), (10,))
+random("gamma", f4([0.3, 1, 5]), (40, 3), grad=(1,), tolerance=1e-4), random("loggamma", f4([0.3, 1, 5]), (40, 3), grad=(1,), tolerance=1e-3), random("beta", f4([0.5, 2]), 2.0), random("dirichlet", f4([1, 2, 3]), (10,))
 random("chisquare", f4(3).reshape(()), (30,)), random("f", 3.0, f4([5, 7])), random("t", f4([3, 9])), random("generalized_normal", 1.5, (30,)), random("ball", 3, 2, (10,)), random("ball", 2, 1.0, ())
 random("poisson", f4([0, 0.5, 3, 9, 11, 50, 1000]), (40, 7)), random("poisson", 4.0, (), "int16"), random("binomial", f4([5, 20, 100, 1000, 7, -1]), f4([0.3, 0.7, 0.5, 0.9, 1, 0.5]), (40, 6)), random("multinomial", f4(20).reshape(()), f4([0.2, 0.3, 0.5]))
 random("categorical", f4([[1, 2, 3], [3, 2, 1]])), random("categorical", f4([[1, 2, 3], [3, 2, 1]]), 0, (4, 3)), random("categorical", f4([[1, 2, 3], [3, 2, 1]]), -1, (2, 2), False), random("categorical", f4([1, 2, 3]), shape=(20,), mode="high")

@@ -1,6 +1,7 @@
 """What JAX gives for the calls of tests/python/jax_cases.py, with derivatives, and the names of its modules with their parameters.
 
-    python tests/golden/generate/python_jax.py       # with an interpreter that has jax and scipy
+    python tests/golden/generate/python_jax.py            # with an interpreter that has jax and scipy
+    python tests/golden/generate/python_jax.py NAME...    # these calls alone; others stay, but those that are no longer there
 """
 
 import inspect
@@ -30,9 +31,11 @@ def total(value):
                for x in jax.tree_util.tree_leaves(value) if jnp.issubdtype(x.dtype, jnp.inexact))
 
 
-def recorded():
+def recorded(wanted):
     kept = {}
     for name, case in CASES.items():
+        if wanted and name not in wanted:
+            continue
         f, arrays = case.function(jax)
         try:
             given = f(*[jnp.asarray(a) for a in arrays])
@@ -44,8 +47,8 @@ def recorded():
             kept[f"{name}/{i}"] = x.astype(np.float32) if x.dtype.name == "bfloat16" else x
         if case.grad:
             spots = [i for i, a in enumerate(case.args) if isinstance(a, np.ndarray)]
-            wanted = tuple(spots.index(i) for i in case.grad)
-            for i, x in enumerate(leaves_of(jax.grad(lambda *a: total(f(*a)), wanted)(*[jnp.asarray(a) for a in arrays]))):
+            places = tuple(spots.index(i) for i in case.grad)
+            for i, x in enumerate(leaves_of(jax.grad(lambda *a: total(f(*a)), places)(*[jnp.asarray(a) for a in arrays]))):
                 kept[f"{name}/grad{i}"] = x
     return kept
 
@@ -77,4 +80,7 @@ def _written(found):
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / "names.json").write_text(_written(names()))
-    np.savez_compressed(FOLDER / "values.npz", **recorded())
+    wanted, path = sys.argv[1:], FOLDER / "values.npz"
+    old = {key: x for key, x in np.load(path).items() if key.rpartition("/")[0] not in wanted} if wanted else {}
+    made = {**old, **recorded(wanted)}
+    np.savez_compressed(path, **{key: x for key, x in made.items() if key.rpartition("/")[0] in CASES})

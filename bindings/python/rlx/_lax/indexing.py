@@ -29,9 +29,12 @@ def _mode(name, mode):
 def gather(operand, start_indices, dimension_numbers, slice_sizes, *, unique_indices=False, indices_are_sorted=False, mode=None,
            fill_value=None):
     """Slices of the operand that begin where start_indices say, index vectors along their last dim (GatherDimensionNumbers). A slice
-    that does not lie within it is filled: with fill_value, or NaN, the lowest signed or the highest unsigned integer; with mode "clip"
-    it is moved there. unique_indices and indices_are_sorted are promises that nothing here needs."""
-    x, indices, mode = as_array(operand), as_array(start_indices), _mode("gather", mode)
+    that does not lie within it is moved there; with mode "fill" it is filled, with fill_value, or NaN, the lowest signed or the highest
+    unsigned integer. unique_indices and indices_are_sorted are promises that nothing here needs."""
+    x, indices = as_array(operand), as_array(start_indices)
+    mode = "clip" if mode is None else _mode("gather", mode)
+    if fill_value is not None and mode == "clip":
+        raise ValueError(at_user_line("the fill_value of lax.gather goes with mode \"fill\""))
     numbers = GatherDimensionNumbers(*dimension_numbers)
     if not _dtypes.is_integer(indices.dtype_name):
         raise TypeError(at_user_line(f"the indices of lax.gather are integers, not {_dtypes.long_name(indices.dtype_name)}"))
@@ -40,7 +43,7 @@ def gather(operand, start_indices, dimension_numbers, slice_sizes, *, unique_ind
                     start_indices_batching_dims=tuple(numbers.start_indices_batching_dims),
                     start_index_map=tuple(numbers.start_index_map), index_vector_dim=indices.ndim - 1, slice_sizes=tuple(slice_sizes))
     made = ops.gather(x, indices, out_of_range=mode, **settings)
-    if fill_value is None or mode == "clip":
+    if fill_value is None:
         return made
     from .. import numpy as rnp
     is_there = ops.gather(rnp.ones(x.shape, "int8"), indices, out_of_range="fill", **settings) == 1

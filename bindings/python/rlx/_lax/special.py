@@ -120,5 +120,9 @@ def betainc(a, b, x):
     logs = first * ew.log(near) + second * ew.log(rest) + ops.lgamma(p + q) - ops.lgamma(p) - ops.lgamma(q)
     made = ops.exp(logs) / first * _beta_fraction(first, second, near, 200 if dtype == "f32" else 600)
     made = rnp.where(is_far, 1 - made, made)
-    made = rnp.where(is_inside, made, rnp.where(x >= 1, 1.0, 0.0))
+    # At the ends the value is known, and the derivative by x is the density, where that is finite.
+    density = ops.exp(ops.xlogy(p - 1, x) + ops.xlog1py(q - 1, -x) + ops.lgamma(p + q) - ops.lgamma(p) - ops.lgamma(q))
+    density = ops.stop_gradient(rnp.where(rnp.isfinite(density), density, 0))
+    edge = rnp.where(x >= 1, 1.0, 0.0) + density * (x - ops.stop_gradient(x))
+    made = rnp.where(is_inside, made, edge)
     return convert(rnp.where(is_good, made, math.nan), dtype)

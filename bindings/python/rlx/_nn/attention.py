@@ -22,7 +22,8 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale=None
     many heads as there are to one; all may lack the b. `scale` is 1 / sqrt(h) by default. A query sees the keys that `mask` (which
     broadcasts to [b, heads, t, s], as the bias does) says, with `is_causal` none behind its own place, with local_window_size none
     further to the left or right, and those below key_value_seq_lengths[b]; one that sees none takes all alike, and those from
-    query_seq_lengths[b] on give 0. With return_residual (result, the logarithms of the sums of e^logits)."""
+    query_seq_lengths[b] on give 0. With return_residual (result, the logarithms of the sums of e^logits,
+    which have no derivative)."""
     if implementation not in (None, "xla"):
         raise NotImplementedError(at_user_line(f"implementation is {implementation!r}; there is one, which None and \"xla\" mean"))
     q, k, v = as_array(query), as_array(key), as_array(value)
@@ -81,5 +82,5 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale=None
     made = made[0] if alone else made
     if not return_residual:
         return made
-    sums = convert(rnp.moveaxis(ops.logsumexp(logits, axes=(3,)), 1, 2), q.dtype_name)
+    sums = ops.stop_gradient(convert(rnp.moveaxis(ops.logsumexp(logits, axes=(3,)), 1, 2), q.dtype_name))
     return made, sums[0] if alone else sums

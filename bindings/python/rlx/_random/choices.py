@@ -23,7 +23,7 @@ def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, al
     axis = axis_of(axis, logits.ndim)
     batch = logits.shape[:axis] + logits.shape[axis + 1:]
     shape = batch if shape is None else shape_tuple(shape)
-    if len(shape) < len(batch) or ew.broadcast_shapes(shape, batch) != shape:
+    if len(shape) < len(batch) or any(n not in (1, m) for n, m in zip(batch, shape[len(shape) - len(batch):])):
         raise Error(at_user_line(f"categorical of shape {shape} for distributions of shape {batch}; it ends in that"), "shape_mismatch")
     before = shape[:len(shape) - len(batch)]
     if replace and mode in (None, "low") and shape[len(before):] == batch:

@@ -5,7 +5,8 @@ import operator
 
 import numpy as np
 
-from .. import _dtypes, ops
+from .. import ops
+from .._array import convert
 from .._native import Error, at_user_line
 from ..numpy import _elementwise as ew
 from ..numpy._creation import shape_tuple
@@ -67,10 +68,12 @@ def _samples(in_logarithms, algorithm):
     def rule(primals, tangents):
         keys, a = primals
         made = samples(keys, a)
-        x = ops.exp(made) if in_logarithms else made
-        x = rnp.where(x == 0, float(_dtypes.finfo(a.dtype).tiny), x)
-        slope = random_gamma_grad(a, x)
-        return made, tangents[1] * (slope / x if in_logarithms else slope)
+        # In f64, where what a small `a` makes does not underflow.
+        x, wide = convert(made, "f64"), convert(a, "f64")
+        x = ops.exp(x) if in_logarithms else x
+        x = rnp.where(x == 0, float(np.finfo(np.float64).tiny), x)
+        slope = random_gamma_grad(wide, x)
+        return made, tangents[1] * convert(slope / x if in_logarithms else slope, a.dtype_name)
 
     return samples
 
