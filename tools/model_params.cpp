@@ -10,9 +10,10 @@ namespace rlx::tools {
 NamedTensors read_params(const Signature& signature, const std::string& model, const std::vector<std::string>& paths,
                          const std::vector<std::string>& bound) {
   std::vector<SafetensorsFile> files;
-  for (const std::string& path : paths) files.push_back(SafetensorsFile::open(path));
+  for (const std::string& path : paths) files.push_back(SafetensorsFile::open(path, FileAccess::when_read));
   if (files.empty() && !signature.params.empty())
-    if (const std::string own = weights_of(model); !own.empty()) files.push_back(SafetensorsFile::open(own));
+    if (const std::string own = weights_of(model); !own.empty())
+      files.push_back(SafetensorsFile::open(own, FileAccess::when_read));
   NamedTensors values;
   if (files.empty()) return values;
   for (const auto& param : signature.params) {

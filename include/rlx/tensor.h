@@ -1,8 +1,10 @@
 // A tensor: dtype, shape and elements, dense and row-major. Copies share the elements; who writes gets its own.
 #pragma once
 
+#include <atomic>
 #include <complex>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -76,6 +78,11 @@ class Tensor {
   /// Shares `bytes`, which must stay as they are for as long as `owner` or this call's user keeps them.
   static Tensor borrow(DType dtype, Shape shape, std::span<const std::byte> bytes,
                        std::shared_ptr<const void> owner = nullptr);
+  /// The same for elements that are not there yet, for example because they stand in a file: `read` is called when
+  /// somebody first asks for them, and puts them at `bytes`. It may be called by several threads at once. If it throws,
+  /// so does who asked, and the next one calls it again.
+  static Tensor borrow_unread(DType dtype, Shape shape, std::span<const std::byte> bytes,
+                              std::shared_ptr<const void> owner, std::function<void()> read);
   /// A dense copy of elements at `data`, `strides` bytes apart in each dim.
   static Tensor from_strided(DType dtype, Shape shape, const void* data, std::span<const int64_t> strides);
 
@@ -86,8 +93,14 @@ class Tensor {
   size_t byte_count() const { return bytes_; }
   Type type() const { return {dtype_, Dims(shape_.begin(), shape_.end())}; }
 
-  const std::byte* data() const { return static_cast<const std::byte*>(data_.get()); }
+  /// The elements. Fails only if they have to be read first (`borrow_unread`) and cannot be.
+  const std::byte* data() const {
+    if (unread_ && !unread_->is_read.load(std::memory_order_acquire)) read_elements();
+    return static_cast<const std::byte*>(data_.get());
+  }
   std::span<const std::byte> bytes() const { return {data(), bytes_}; }
+  /// Where the elements stand, or will stand when they are read. Only data() and bytes() read them.
+  std::span<const std::byte> place() const { return {static_cast<const std::byte*>(data_.get()), bytes_}; }
   /// The bytes to write to. Copies them first if they are shared or borrowed.
   std::byte* mutable_data();
   /// The elements; fails unless T is the C++ type of the dtype.
@@ -115,11 +128,17 @@ class Tensor {
   Tensor(DType dtype, Shape shape, std::shared_ptr<const void> data, bool borrowed);
   void expect_count(size_t given) const;
   void expect_dtype(DType wanted) const;
+  void read_elements() const;
+  struct Unread {  // shared by all copies
+    std::function<void()> read;
+    std::atomic<bool> is_read = false;
+  };
   DType dtype_;
   bool borrowed_;
   Shape shape_;
   size_t count_, bytes_;
   std::shared_ptr<const void> data_;
+  std::shared_ptr<Unread> unread_;  // null for elements that were there from the start
 };
 
 // ---- as an attribute: `f32[2] [1, 2.5]`, or `f32[512, 512] @"name"` for elements that stand elsewhere ----

@@ -224,9 +224,9 @@ void FileBytes::release(std::span<const std::byte> range) const {
 
 bool release_pages(const Tensor& tensor) {
   std::lock_guard lock(mappings().mutex);
-  const Mapping* mapping = mappings().find(tensor.bytes());
+  const Mapping* mapping = mappings().find(tensor.place());
   if (!mapping || mapping->file->is_copy()) return false;
-  mapping->file->release(tensor.bytes());
+  mapping->file->release(tensor.place());
   return true;
 }
 

@@ -16,11 +16,12 @@ struct GgufFile::Contents {
   struct Part {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> owner;
-    std::shared_ptr<const FileBytes> file;  // of which a tensor is loaded when it is asked for
+    std::shared_ptr<const FileBytes> file;  // of which the elements of tensors are loaded
     bool is_swapped = false;
   };
   std::vector<std::string> paths;
   std::vector<Part> parts;
+  FileAccess access = FileAccess::copied;
   uint32_t version = gguf::kVersion;
   uint64_t alignment = gguf::kDefaultAlignment;
   std::vector<Entry> entries;
@@ -322,6 +323,7 @@ const GgufValue* find_value(const GgufMetadata& metadata, std::string_view key) 
 
 GgufFile GgufFile::open(const std::string& path, FileAccess access) {
   auto contents = std::make_shared<Contents>();
+  contents->access = access;
   auto read_file = [&](const std::string& name, size_t part) {
     auto file = access == FileAccess::mapped ? FileBytes::map(name) : FileBytes::open(name);
     gguf::Read made = gguf::read_part(name, file->bytes(), file.get(), part);
@@ -420,15 +422,21 @@ Tensor GgufFile::tensor(std::string_view name) const {
          nearest_names(name, names));
   }
   const Contents::Part& part = contents_->parts[entry->part];
-  if (part.file)
-    with_context([&] { return "reading " + gguf::in_file(*entry) + " of '" + paths()[entry->part] + "'"; },
-                 [&] { part.file->load(entry->offset, entry->byte_count); });
+  const auto read = [contents = contents_, entry] {
+    if (const auto& file = contents->parts[entry->part].file)
+      with_context([&] { return "reading " + gguf::in_file(*entry) + " of '" + contents->paths[entry->part] + "'"; },
+                   [&] { file->load(entry->offset, entry->byte_count); });
+  };
   std::span<const std::byte> data = part.bytes.subspan(entry->offset, entry->byte_count);
   // The elements' C++ type wants its alignment, which a file with a smaller one need not give.
   const size_t alignment = is_block(entry->dtype) ? 1 : byte_size(entry->dtype);
   const bool is_grouped = entry->dtype == nvfp4;
-  if (!part.is_swapped && !is_grouped && reinterpret_cast<uintptr_t>(data.data()) % alignment == 0)
-    return Tensor::borrow(entry->dtype, entry->shape, data, part.owner);
+  const bool is_as_in_memory =
+      !part.is_swapped && !is_grouped && reinterpret_cast<uintptr_t>(data.data()) % alignment == 0;
+  if (contents_->access == FileAccess::when_read && is_as_in_memory)
+    return Tensor::borrow_unread(entry->dtype, entry->shape, data, part.owner, read);
+  read();
+  if (is_as_in_memory) return Tensor::borrow(entry->dtype, entry->shape, data, part.owner);
   Tensor copy = Tensor::uninitialized(entry->dtype, entry->shape);
   if (data.empty()) return copy;
   std::byte* to = copy.mutable_data();

@@ -14,7 +14,8 @@ struct SafetensorsFile::Contents {
   std::string path;
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
-  std::shared_ptr<const FileBytes> file;  // of which a tensor is loaded when it is asked for
+  std::shared_ptr<const FileBytes> file;  // of which the elements of tensors are loaded
+  FileAccess access = FileAccess::copied;
   std::vector<Entry> entries;
   std::vector<size_t> by_name;  // indices of entries, sorted
   Metadata metadata;
@@ -123,7 +124,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path, FileAccess access
     file->load(0, kPrefix + std::min<uint64_t>(size - kPrefix, std::min<uint64_t>(header_bytes(file->bytes()),
                                                                                   kSafetensorsHeaderLimit)));
   auto opened = std::make_shared<Contents>(*read(file->bytes(), file, path).contents_);
-  opened->file = std::move(file);
+  opened->file = std::move(file), opened->access = access;
   return SafetensorsFile(std::move(opened));
 }
 
@@ -178,10 +179,20 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
     fail(ErrorCode::not_found, "'", path(), "' has no tensor ", quoted_name(name), " among its ", names.size(),
          nearest_names(name, names));
   }
-  if (contents_->file)
-    with_context([&] { return "reading " + in_file(*entry) + " of '" + path() + "'"; },
-                 [&] { contents_->file->load(entry->offset, entry->byte_count); });
+  const auto read = [contents = contents_, entry] {
+    if (contents->file)
+      with_context([&] { return "reading " + in_file(*entry) + " of '" + contents->path + "'"; },
+                   [&] { contents->file->load(entry->offset, entry->byte_count); });
+  };
   std::span<const std::byte> data = contents_->bytes.subspan(entry->offset, entry->byte_count);
+  // The elements' C++ type wants its alignment. Only files whose header is not padded, or whose tensors are
+  // not ordered as the reference implementation does, need the copy.
+  size_t alignment = is_byte_sized(entry->dtype) ? std::min<size_t>(byte_size(entry->dtype), alignof(double)) : 1;
+  if (entry->dtype == c64) alignment = alignof(float);
+  const bool is_aligned = reinterpret_cast<uintptr_t>(data.data()) % alignment == 0;
+  if (contents_->access == FileAccess::when_read && entry->dtype != boolean && is_aligned)
+    return Tensor::borrow_unread(entry->dtype, entry->shape, data, contents_->owner, read);
+  read();
   if (entry->dtype == boolean) {
     // In C++ a bool of 2 is no bool: whoever reads the elements as such may do anything.
     auto bad = std::find_if(data.begin(), data.end(), [](std::byte b) { return b > std::byte{1}; });
@@ -190,11 +201,7 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
            std::to_integer<int>(*bad), " in ", in_file(*entry),
            "; a bool is 0 or 1; the file is damaged, or the tensor is u8");
   }
-  // The elements' C++ type wants its alignment. Only files whose header is not padded, or whose tensors are
-  // not ordered as the reference implementation does, need the copy.
-  size_t alignment = is_byte_sized(entry->dtype) ? std::min<size_t>(byte_size(entry->dtype), alignof(double)) : 1;
-  if (entry->dtype == c64) alignment = alignof(float);
-  if (reinterpret_cast<uintptr_t>(data.data()) % alignment != 0) {
+  if (!is_aligned) {
     Tensor copy = Tensor::uninitialized(entry->dtype, entry->shape);
     if (!data.empty()) std::memcpy(copy.mutable_data(), data.data(), data.size());
     release_pages(Tensor::borrow(u8, {static_cast<int64_t>(data.size())}, data));

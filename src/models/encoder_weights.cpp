@@ -36,7 +36,8 @@ bool are_alike(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 void bind_params(CompiledGraph& compiled, const std::string& folder, const EncoderConfig& config) {
-  const auto weights = SafetensorsFile::open((std::filesystem::path(folder) / "model.safetensors").string());
+  const auto weights =
+      SafetensorsFile::open((std::filesystem::path(folder) / "model.safetensors").string(), FileAccess::when_read);
   const bool is_bert = std::holds_alternative<BertConfig>(config.model);
   const std::string prefix = is_bert ? "bert." : "model.";
   std::set<std::string> read;

@@ -40,6 +40,19 @@ Tensor Tensor::borrow(DType dtype, Shape shape, std::span<const std::byte> bytes
   return t;
 }
 
+Tensor Tensor::borrow_unread(DType dtype, Shape shape, std::span<const std::byte> bytes,
+                             std::shared_ptr<const void> owner, std::function<void()> read) {
+  Tensor t = borrow(dtype, std::move(shape), bytes, std::move(owner));
+  t.unread_ = std::make_shared<Unread>();
+  t.unread_->read = std::move(read);
+  return t;
+}
+
+void Tensor::read_elements() const {
+  unread_->read();
+  unread_->is_read.store(true, std::memory_order_release);
+}
+
 Tensor Tensor::from_strided(DType dtype, Shape shape, const void* data, std::span<const int64_t> strides) {
   Tensor t = uninitialized(dtype, std::move(shape));
   if (!is_byte_sized(dtype) || strides.size() != t.rank())
@@ -65,8 +78,9 @@ Tensor Tensor::from_strided(DType dtype, Shape shape, const void* data, std::spa
 std::byte* Tensor::mutable_data() {
   if (borrowed_ || data_.use_count() > 1) {
     auto copy = allocate(bytes_);
-    if (bytes_) std::memcpy(copy.get(), data_.get(), bytes_);
+    if (bytes_) std::memcpy(copy.get(), data(), bytes_);
     data_ = std::move(copy);
+    unread_.reset();
     borrowed_ = false;
   }
   return static_cast<std::byte*>(const_cast<void*>(data_.get()));
@@ -77,6 +91,7 @@ Tensor Tensor::reshaped(Shape shape) const {
   if (t.count_ != count_ || t.bytes_ != bytes_)
     fail(ErrorCode::shape_mismatch, "a tensor of type ", type(), " has ", count_, " elements, ", t.type(), " has ",
          t.count_);
+  t.unread_ = unread_;
   return t;
 }
 

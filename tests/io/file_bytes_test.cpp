@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "rlx/io.h"
 #include "support/io_files.h"
@@ -102,6 +104,36 @@ TEST_CASE("tensors of a file that is cut while they are used are as they were re
   const std::string message = message_of([&] { file.tensor("twos"); });
   CHECK(message.find("was changed while it was read: it had ") != std::string::npos);
   CHECK(message.find("reading tensor 'twos'") != std::string::npos);
+}
+
+TEST_CASE("with when_read a tensor's elements are read when somebody first asks for them, by any of its copies") {
+  TemporaryFolder folder;
+  const std::string path = folder / "x.safetensors";
+  write_safetensors(path, {{"bits", Tensor::of<bool>({2}, {true, false})},
+                           {"ones", Tensor::of<float>({4}, {1, 1, 1, 1})},
+                           {"twos", Tensor::of<float>({4}, {2, 2, 2, 2})}});
+  auto file = SafetensorsFile::open(path, FileAccess::when_read);
+  const Tensor ones = file.tensor("ones"), square = ones.reshaped({2, 2}), twos = file.tensor("twos");
+  Tensor changed = ones;
+  CHECK(ones.place()[3] == std::byte{0});  // the upper byte of 1.0F, 0x3f800000
+  CHECK(file.tensor("bits").values<bool>()[0]);
+  {
+    std::vector<std::thread> threads;
+    std::atomic<int> right = 0;
+    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { right += square.values<float>()[3] == 1; });
+    for (std::thread& t : threads) t.join();
+    CHECK(right == 4);
+  }
+  CHECK(ones.place()[3] == std::byte{0x3f});
+  changed.mutable_values<float>()[0] = 5;
+  CHECK(ones.values<float>()[0] == 1);
+  REQUIRE(truncate(path.c_str(), 100) == 0);
+  CHECK(square == Tensor::of<float>({2, 2}, {1, 1, 1, 1}));
+  for (int i = 0; i < 2; ++i) {  // each time
+    const std::string message = message_of([&] { static_cast<void>(twos.bytes()); });
+    CHECK(message.find("was changed while it was read: it had ") != std::string::npos);
+    CHECK(message.find("reading tensor 'twos'") != std::string::npos);
+  }
 }
 
 TEST_CASE("a file that is replaced by another one is read on as it was") {

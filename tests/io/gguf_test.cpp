@@ -45,7 +45,7 @@ void check_tensors(const GgufFile& file) {
 }  // namespace
 
 TEST_CASE("every kind of tensor and of value that the gguf package writes is read bit for bit") {
-  for (FileAccess access : {FileAccess::copied, FileAccess::mapped}) {
+  for (FileAccess access : {FileAccess::copied, FileAccess::when_read, FileAccess::mapped}) {
     const auto file = GgufFile::open(kGolden + "every_kind.gguf", access);
     CHECK(file.version() == 3);
     CHECK(file.byte_order() == std::endian::little);

@@ -550,7 +550,7 @@ TEST_CASE("tensors that are copied from a file are not kept beside the model's")
   std::memcpy(odd.data(), &size, sizeof size);
   put_file(folder / "model.safetensors", odd);
   const auto config = LanguageModelConfig::from_json(file_content(folder / "config.json"));
-  for (const FileAccess access : {FileAccess::copied, FileAccess::mapped}) {
+  for (const FileAccess access : {FileAccess::copied, FileAccess::when_read, FileAccess::mapped}) {
     const auto weights = language::open_folder(folder.path(), config, access);
     const Graph graph = decoder_graph(config);
     for (const Ref& ref : graph.params()) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "backends/cpu/lowering.h"
@@ -124,6 +125,27 @@ TEST_CASE("weights that one session packed are taken by the next, and by other w
   CHECK(difference(model.run(two_layers(), 2), wanted, 1e-5) == "");
   CHECK(difference(model.run(two_layers(), 1, 9), model.plain(9), 0) == "");
   CHECK(test::file_content(model.only_file()) == kept);  // nothing was made again
+}
+
+TEST_CASE("weights that are found packed are not read from their file if access is when_read") {
+  const Model model;
+  if (!model.keeps()) return;
+  const auto start = [&] {
+    const auto opened = SafetensorsFile::open(model.file, FileAccess::when_read);
+    CompileOptions options;
+    options.cache_dir = model.cache;
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(two_layers(), options);
+    for (const auto& param : compiled.signature().params) compiled.set_param(param.name, opened.tensor(param.name));
+    CHECK(difference(compiled.run_ordered(Model::inputs()), model.plain(), 0) == "");
+    std::set<std::string> read;  // elements that nobody has read are zeros in memory
+    for (const std::string& name : opened.names()) {
+      const auto bytes = opened.tensor(name).place();
+      if (std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; })) read.insert(name);
+    }
+    return read;
+  };
+  CHECK(start() == std::set<std::string>{"b0", "w0", "w1"});
+  CHECK(start() == std::set<std::string>{"b0"});
 }
 
 TEST_CASE("what is taken is what was kept: the file is really read") {

@@ -161,10 +161,10 @@ struct ScratchFolder {
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 };
 
-/// What a process does until it has its first result, from mapped weights on; `cache_dir` may be empty.
+/// What a process does until it has its first result, from the files on; `cache_dir` may be empty.
 void start_minilm(const std::string& model, const std::string& cache_dir, const Session& like, Tensors inputs,
                   std::vector<Tensor>& results) {
-  const auto weights = SafetensorsFile::open(weights_file(model));
+  const auto weights = SafetensorsFile::open(weights_file(model), FileAccess::when_read);
   CompileOptions options = CompileOptions::from_environment();
   options.cache_dir = cache_dir;
   CompiledGraph compiled = Session(like.device(), {like.threads()})  // a session remembers what it compiled

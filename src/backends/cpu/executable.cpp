@@ -221,7 +221,7 @@ class CpuExecutable final : public HostExecutable {
  private:
   static bool is_aligned(const Tensor& t) {
     size_t wanted = is_byte_sized(t.dtype()) ? std::min<size_t>(byte_size(t.dtype()), 8) : 1;
-    return reinterpret_cast<uintptr_t>(t.data()) % wanted == 0;
+    return reinterpret_cast<uintptr_t>(t.place().data()) % wanted == 0;
   }
   static Tensor aligned(Tensor t) {
     if (!is_aligned(t)) t.mutable_data();  // a copy of its own
@@ -389,7 +389,7 @@ class CpuExecutable final : public HostExecutable {
     std::map<const void*, std::string> names;
     if (kept_.is_used())
       for (const auto& [name, value] : params_)
-        if (value.byte_count() > 0) names.emplace(value.data(), name);
+        if (value.byte_count() > 0) names.emplace(value.place().data(), name);
     packed_ = std::make_shared<PackedCache>(kept_.file(), std::move(names));
   }
 

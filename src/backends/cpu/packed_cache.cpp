@@ -25,30 +25,31 @@ std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) 
 
 std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::WeightsSpec& spec,
                                                                 const Tensor& weights) {
+  const std::byte* data = weights.place().data();  // what an earlier process packed is not read
   auto same = [&](const Entry& e) {
-    return e.data == weights.data() && e.spec.k == spec.k && e.spec.n == spec.n && e.spec.k_stride == spec.k_stride &&
+    return e.data == data && e.spec.k == spec.k && e.spec.n == spec.n && e.spec.k_stride == spec.k_stride &&
            e.spec.n_stride == spec.n_stride && e.spec.dtype == spec.dtype && e.spec.x_dtype == spec.x_dtype &&
            e.spec.threads == spec.threads && e.spec.rows == spec.rows && e.spec.policy == spec.policy;
   };
   std::scoped_lock lock(mutex_);
   for (const Entry& e : entries_)
     if (same(e)) return e.packed;
-  auto named = names_.find(weights.data());
+  auto named = names_.find(data);
   std::string piece = named == names_.end() ? "" : piece_name(named->second, spec);
   if (kept_ && !piece.empty())
     if (auto adopted = kernels::PackedWeights::adopt(spec, kept_->find(piece), kept_))
-      return entries_.emplace_back(Entry{weights.data(), spec, std::move(adopted)}).packed;
+      return entries_.emplace_back(Entry{data, spec, std::move(adopted)}).packed;
   auto packed = kernels::PackedWeights::pack(spec, weights.data());
   if (packed->packed().empty()) piece.clear();
   for (const Entry& e : entries_)
-    if (e.data == weights.data()) {
+    if (e.data == data) {
       ++second_forms_;
       log_message(LogLevel::info, "packed ", named == names_.end() ? "a constant" : "'" + named->second + "'",
                   " once more, ", packed->packed().size(), " bytes, as ", form_name(spec),
                   "; the products before these read it as ", form_name(e.spec));
       break;
     }
-  entries_.push_back({weights.data(), spec, std::move(packed), std::move(piece)});
+  entries_.push_back({data, spec, std::move(packed), std::move(piece)});
   // The original weights are not read again: if they are mapped from a file, the system may have the pages back.
   release_pages(weights);
   return entries_.back().packed;

@@ -202,7 +202,7 @@ WeightsIdentity weights_identity(const std::map<std::string, Tensor>& params) {
   size_t read = 0;
   for (const auto& [name, value] : params) {
     text += text_of(name, ' ', value.type());
-    if (auto origin = file_origin(value.bytes())) {
+    if (auto origin = file_origin(value.place())) {
       if (!origin->is_settled) return {};
       paths.emplace(origin->path, origin->file);
       auto known = std::find(files.begin(), files.end(), origin->file);
