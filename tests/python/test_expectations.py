@@ -223,6 +223,15 @@ def test_no_class_for_what_is_no_whole_number():
     assert np.array_equal(rlx.nn.one_hot(np.float32([1.5, np.nan, 1]), 3), wanted)
 
 
+def test_no_dtype_is_the_default_and_not_float64():
+    key = rlx.random.key(0)
+    for f, dtype in ((rlx.random.bits, np.uint32), (rlx.random.uniform, np.float32), (rlx.random.normal, np.float32),
+                     (lambda k, *rest: rlx.random.randint(k, rest[0], 0, 9, *rest[1:]), np.int32), (lambda k, *rest: rlx.random.truncated_normal(k, -1, 1, *rest), np.float32)):
+        got = f(key, (3,), None)
+        assert got.dtype == dtype and np.array_equal(got, f(key, (3,)))
+    assert rlx.nn.one_hot(np.int32([1]), 2, None).dtype == np.float32
+
+
 def test_softmax_of_one_number_that_is_not_finite():
     assert rlx.nn.softmax(2.0) == 1 and rlx.nn.log_softmax(2.0) == 0
     for x in (np.float32(np.nan), np.float32(np.inf)):

@@ -33,29 +33,34 @@ def fold_in(key, data):
     return ops.fold_in(key, as_array(np.uint32(data) if isinstance(data, int) else data))
 
 
+def _named(dtype, default):
+    """RLX's name of a dtype. None is the default, as in JAX, and not NumPy's float64."""
+    return default if dtype is None else _dtypes.name_of(dtype)
+
+
 def bits(key, shape=(), dtype="u32", algorithm="philox"):
     """Random bits."""
-    return ops.rng_bits(key, dims=shape_tuple(shape), dtype=_dtypes.name_of(dtype), algorithm=algorithm)
+    return ops.rng_bits(key, dims=shape_tuple(shape), dtype=_named(dtype, "u32"), algorithm=algorithm)
 
 
 def uniform(key, shape=(), dtype="f32", minval=0.0, maxval=1.0, algorithm="philox"):
     """Numbers in [minval, maxval)."""
-    return ops.rng_uniform(key, dims=shape_tuple(shape), dtype=_dtypes.name_of(dtype), low=minval, high=maxval, algorithm=algorithm)
+    return ops.rng_uniform(key, dims=shape_tuple(shape), dtype=_named(dtype, "f32"), low=minval, high=maxval, algorithm=algorithm)
 
 
 def normal(key, shape=(), dtype="f32", algorithm="philox"):
     """Numbers of the normal distribution with mean 0 and variance 1."""
-    return ops.rng_normal(key, dims=shape_tuple(shape), dtype=_dtypes.name_of(dtype), algorithm=algorithm)
+    return ops.rng_normal(key, dims=shape_tuple(shape), dtype=_named(dtype, "f32"), algorithm=algorithm)
 
 
 def truncated_normal(key, lower, upper, shape=(), dtype="f32", algorithm="philox"):
     """Numbers of the normal distribution between two bounds."""
-    return ops.rng_truncated_normal(key, dims=shape_tuple(shape), dtype=_dtypes.name_of(dtype), lower=lower, upper=upper, algorithm=algorithm)
+    return ops.rng_truncated_normal(key, dims=shape_tuple(shape), dtype=_named(dtype, "f32"), lower=lower, upper=upper, algorithm=algorithm)
 
 
 def randint(key, shape, minval, maxval, dtype="i32", algorithm="philox"):
     """Integers in [minval, maxval)."""
-    return ops.rng_randint(key, dims=shape_tuple(shape), low=minval, high=maxval, dtype=_dtypes.name_of(dtype), algorithm=algorithm)
+    return ops.rng_randint(key, dims=shape_tuple(shape), low=minval, high=maxval, dtype=_named(dtype, "i32"), algorithm=algorithm)
 
 
 def bernoulli(key, p=0.5, shape=None, algorithm="philox"):
