@@ -59,7 +59,7 @@ TYPES = {
     "arange.start": "Any", "arange.stop": "Any", "arange.step": "Any", "broadcast_shapes.shapes": "Sequence[Dim]",
     "zeros_like.shape": "Shape | None", "ones_like.shape": "Shape | None", "full_like.shape": "Shape | None",
     "astype.dtype": "DTypeLike", "unravel_index.shape": "int | Sequence[int]", "matrix_power.n": "int", "logspace.start": "float",
-    "logspace.stop": "float", "fftshift.axes": "Axes", "arange.dtype": "DTypeLike | None", "norm.ord": "Any", "sort.kind": "str | None", "argsort.kind": "str | None", "sort.order": "None", "argsort.order": "None",
+    "logspace.stop": "float", "fftshift.axes": "Axes", "arange.dtype": "DTypeLike | None", "norm.ord": "Any", "sort.kind": "str | None", "argsort.kind": "str | None", "sort.order": "None", "argsort.order": "None", "out": "None",
     "assume_unique": "bool", "axisa": "int", "axisb": "int", "axisc": "int", "nan_to_num.copy": "Literal[True]",
 }
 ARRAYS = "list[Array]"

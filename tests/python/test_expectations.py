@@ -212,6 +212,10 @@ def test_arguments_stand_in_the_order_of_others(rng):
     for kind in ("stable", "quicksort"):
         assert np.array_equal(rnp.sort(b, 0, kind), np.sort(b, 0, kind)) and np.array_equal(rnp.argsort(b, 0, kind), np.argsort(b, 0, kind))
     x = rng.normal(size=(3, 4))
+    for name in ("var", "std"):
+        close(getattr(rnp, name)(x, 0, np.float32, None, 1, True), getattr(np, name)(x.astype(np.float32), 0, np.float32, None, 1, True))
+        with pytest.raises(TypeError):
+            getattr(rnp, name)(x, 0, 1)
     # jax.nn.standardize(x, axis, mean, variance, epsilon)
     close(rlx.nn.standardize(x, -1, 0.5, 2.0, 0.1), (x - 0.5) / np.sqrt(2.1), 1e-12)
     close(rlx.nn.standardize(x, 0, 0.5), (x - 0.5) / np.sqrt((x * x).mean(0) - 0.25 + 1e-5), 1e-12)

@@ -118,12 +118,20 @@ def mean(x, axis=None, dtype=None, keepdims=False):
 
 
 @at_once_with
-def var(x, axis=None, ddof=0, keepdims=False):
-    """The variance over these axes: squares of distances from the mean, divided by the count less `ddof`."""
+def var(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False):
+    """The variance over these axes: squares of distances from the mean, divided by the count less `ddof`; in floats, or computed as the
+    float `dtype`. `out` is None, as arrays do not change."""
+    if out is not None:
+        raise TypeError("arrays do not change, so that out= has nothing to write to")
     x = inexact(x)
+    if dtype is not None:
+        dtype = _dtypes.name_of(dtype)
+        if not _dtypes.is_float(dtype) or _dtypes.is_complex(x.dtype_name):
+            raise TypeError(f"the variance of {x.dtype_name} is not computed as {dtype}")
+        x = convert(x, dtype)
     axes = axes_of(axis, x.ndim)
     if _dtypes.is_complex(x.dtype_name):
-        return add(var(ops.real(x), axis, ddof, keepdims), var(ops.imag(x), axis, ddof, keepdims))
+        return add(var(ops.real(x), axis, ddof=ddof, keepdims=keepdims), var(ops.imag(x), axis, ddof=ddof, keepdims=keepdims))
     dtype = x.dtype_name
     if dtype in ("f16", "bf16"):  # as mean does, in f32: their squares overflow and lose digits
         x = convert(x, "f32")
@@ -139,9 +147,9 @@ def var(x, axis=None, ddof=0, keepdims=False):
 
 
 @at_once_with
-def std(x, axis=None, ddof=0, keepdims=False):
+def std(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False):
     """The root of the variance."""
-    return sqrt(var(x, axis, ddof, keepdims))
+    return sqrt(var(x, axis, dtype, out, ddof, keepdims))
 
 
 def _arg(name, op):
