@@ -265,33 +265,50 @@ def by_position(calls, behind, makers):
     return made
 
 
-def is_undefined(name, args):
-    """Integers divided by zero: NumPy warns and says 0. Matrices of which no digit of a result would be right."""
-    if name.partition(".")[2] in ("floor_divide", "remainder", "mod", "fmod", "divide", "true_divide", "gcd", "lcm", "left_shift", "right_shift", "floordiv", "rfloordiv",
-                                  "rmod", "divmod", "rdivmod", "lshift", "rlshift", "rshift", "rrshift", "div", "rem", "shift_left", "shift_right_arithmetic", "shift_right_logical"):
-        try:
-            return not np.all(np.asarray(args[1])) or "shift" in name and bool(np.any(np.asarray(args[1]) < 0) or np.any(np.asarray(args[1]) > 7))
-        except (TypeError, ValueError):
+DIVIDE = ("floor_divide remainder mod fmod divide true_divide gcd lcm left_shift right_shift floordiv rfloordiv rmod divmod rdivmod lshift rlshift rshift rrshift "
+          "div rem shift_left shift_right_arithmetic shift_right_logical").split()
+
+
+def known(x):
+    """x as an array of numbers; what is none as an empty one of objects."""
+    try:
+        a = np.asarray(x)
+    except (TypeError, ValueError):
+        return np.empty(0, object)
+    return a if a.dtype.kind in "biufc" else np.empty(0, object)
+
+
+def is_undefined(family, name, args, keywords):
+    """Whether the other package has no result to be held to: a number that rounding decides, one that it fails at inside, or another
+    one on purpose."""
+    whole, x = f"{family.name}.{name}", known(args[0]) if args else known(None)
+    of_numpy = family.judge != "JAX"
+    if name in DIVIDE and family.name != "index":  # integers divided by zero: NumPy warns and says 0
+        y = known(args[1])
+        return not np.all(y) or "shift" in name and y.dtype.kind in "biuf" and bool(np.any((y < 0) | (y > 7)))
+    if whole in SOLVERS:  # matrices of which no digit of a result would be right
+        if x.ndim < 2 or x.size == 0:
             return False
-    if name.startswith("fft.") and isinstance(args[0], np.ndarray):  # what differences of infinities are depends on their order
-        return not np.all(np.isfinite(args[0]))
-    if name in ("special.logsumexp", "special.softmax") and (np.size(args[0]) == 0 or np.ndim(args[0]) == 0):  # SciPy fails inside, or gives one dim more
-        return True
-    if name in ("special.i0", "special.i1") and getattr(args[0], "dtype", np.dtype(int)).kind == "f" and np.any(np.isinf(args[0])):  # SciPy's in f32 gives NaN
-        return True
-    if name == "linalg.cholesky" and np.ndim(args[0]) > 1:  # which of two triangles that differ counts is JAX's affair
-        a = np.asarray(args[0])
-        if a.dtype.kind in "biufc" and a.shape[-1] == a.shape[-2] and not np.array_equal(a, np.conj(a.swapaxes(-1, -2))):
-            return True
-    if name in SOLVERS:
-        try:
-            a = np.asarray(args[0], np.complex128)
-            if name == "linalg.tensorinv" or name == "linalg.tensorsolve":
-                return True if a.ndim < 2 else bool(np.any(np.linalg.cond(a.reshape(a.shape[0], -1)) > 1e3))
-            return a.ndim > 1 and a.size > 0 and (not np.all(np.isfinite(a)) or bool(np.any(np.linalg.cond(a) > 1e3)))
-        except (TypeError, ValueError, np.linalg.LinAlgError):
-            return False
-    return False
+        if name == "tensorsolve" and x.ndim == np.ndim(known(args[1])):
+            return True  # of no unknowns NumPy gives as many dims as a has
+        if name in ("tensorinv", "tensorsolve"):
+            x = x.reshape(x.shape[0], -1)
+        if name == "cholesky" and x.shape[-1] == x.shape[-2] and not np.array_equal(x, np.conj(x.swapaxes(-1, -2))):
+            return True  # which of two triangles that differ counts is JAX's affair
+        return not np.all(np.isfinite(x)) or bool(np.any(np.linalg.cond(x) > 1e3))
+    is_bool = x.dtype.kind == "b"
+    return (family.name == "fft" and not np.all(np.isfinite(x.astype(complex)))  # what differences of infinities are depends on their order
+            or name.startswith("irfft") and not x.size  # NumPy gives memory that nobody wrote to
+            or family.name == "fft" and x.ndim == 0 and "shift" in name  # of a number NumPy fails for want of an axis, and not on purpose
+            or name == "pad" and not x.shape  # of rank 0 its widths mean nothing
+            or name == "diff" and type(keywords.get("n")) is int and keywords["n"] == 0  # of a list NumPy gives the list
+            or name == "take_along_axis" and not of_numpy and not x.size  # out of nothing JAX takes 0
+            or name == "histogram" and x.ndim == 0 and bool(x == 2**20)  # f32 has too few digits for its bins
+            or whole == "index.divide" and (is_bool or of_numpy and x.dtype.kind in "iu")  # JAX gives floats, NumPy cuts them; JAX multiplies truths by truths
+            or family.name == "index" and x.dtype.kind in "iub" and args[-1] is np.nan  # a NaN that becomes an integer is 0 here
+            or family.name == "array" and name in ("clip", "round") and is_bool  # also of bools
+            or whole in ("special.logsumexp", "special.softmax") and (not x.size or not x.ndim)  # SciPy fails inside, or gives one dim more
+            or whole in ("special.i0", "special.i1") and bool(np.any(np.isinf(x.astype(complex)))))  # SciPy's in f32 gives NaN
 
 
 def outcome(f, args, keywords):
@@ -381,21 +398,7 @@ def run(families, count, seed, only=()):
             keywords = {p: calls.argument(p, family.makers) for p in extra if calls.often(0.4)}
         if name in ("concatenate", "concat"):
             keywords.pop("dtype", None)  # NumPy's has a rule of its own for which casts are allowed
-        if name == "pad" and not getattr(args[0], "shape", ()) or name == "diff" and isinstance(keywords.get("n"), int) and keywords["n"] == 0:
-            continue  # of a list NumPy gives the list; of rank 0 its widths mean nothing
-        if family.judge == "JAX" and name == "take_along_axis" and not getattr(args[0], "size", 1):
-            continue  # out of nothing JAX takes 0
-        if family.name == "index" and name == "divide" and family.judge == "NumPy" and getattr(args[0], "dtype", np.dtype(int)).kind in "biu":
-            continue  # JAX gives floats, NumPy cuts them to integers
-        if family.name == "index" and name == "divide" and (isinstance(args[0], bool) or getattr(args[0], "dtype", None) == np.bool_):
-            continue  # JAX multiplies truths by truths
-        if family.name == "index" and getattr(args[0], "dtype", np.dtype(float)).kind in "iub" and args[-1] is np.nan:
-            continue  # a NaN that becomes an integer is 0 here
-        if family.name == "array" and name in ("clip", "round") and getattr(args[0], "dtype", None) == np.bool_ or name == "histogram" and np.ndim(args[0]) == 0 and args[0] == 2**20:
-            continue  # also of bools; of such a number f32 has too few digits for the bins
-        if family.name == "fft" and np.ndim(args[0]) == 0 and "shift" in name:
-            continue  # of a number NumPy fails for want of an axis, and not on purpose
-        if is_undefined(f"{family.name}.{name}", args):
+        if is_undefined(family, name, args, keywords):
             tally["undefined"] += 1
             continue
         word, kind = verdict(family, name, args, keywords)

@@ -160,7 +160,8 @@ FIVE = np.arange(5, dtype=np.int32)
     lambda: rlx.lax.clamp(0.5, FIVE, 2), lambda: rlx.lax.clamp(np.zeros((5, 1), np.int32), FIVE, 2), lambda: rlx.lax.dynamic_slice(FIVE, (1.5,), (2,)),
     lambda: rlx.lax.dynamic_slice(FIVE, (1, 1), (2,)), lambda: rnp.asarray(FIVE).at[1].add(0.5), lambda: rnp.asarray(FIVE).at[1].multiply(0.5),
     lambda: rnp.asarray(FIVE).at[:2].max(np.float32([1.5, 2])), lambda: rnp.asarray([True, False]).at[0].max(-5), lambda: rnp.ones(3).at[0].set(1j), lambda: rnp.reshape(np.ones(4), (2.0, 2)),
-    lambda: rnp.sort(FIVE, -1, "fastest"), lambda: rnp.nan_to_num(np.ones(2), 5.0),
+    lambda: rnp.sort(FIVE, -1, "fastest"), lambda: rlx.linalg.cholesky(np.zeros((2, 0, 1))), lambda: rlx.linalg.tensorinv(1.5, 5),
+    lambda: rlx.linalg.tensorsolve(np.ones((1, 1)), np.ones(1), -1), lambda: rlx.fft.irfftn(SQUARE, {"a": 1}), lambda: rnp.histogramdd([np.ones(3)], weights=np.ones((3, 1))), lambda: rnp.nan_to_num(np.ones(2), 5.0),
 ])
 def test_what_means_nothing_is_refused(call):
     with pytest.raises((TypeError, ValueError, IndexError)):
@@ -178,6 +179,11 @@ def test_a_tolerance_for_each_matrix():
     stack, least = np.stack([np.diag([1.0, 2, 3])] * 3), np.array([0.5, 1.5, 2.5])
     assert np.array_equal(rlx.linalg.matrix_rank(stack, least), np.linalg.matrix_rank(stack, least))
     assert np.array_equal(rlx.linalg.matrix_rank(np.zeros((2, 0, 3))), [0, 0])
+
+
+@pytest.mark.parametrize("rcond", [-1, -0.5, np.nan, 2.0])
+def test_pinv_takes_any_number_for_a_cutoff_as_numpy_does(rcond):
+    close(rlx.linalg.pinv(SQUARE, float(rcond)), np.linalg.pinv(SQUARE, float(rcond)), 1e-10)
 
 
 def test_pinv_of_a_hermitian_matrix_reads_one_triangle(rng):
