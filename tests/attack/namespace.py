@@ -164,7 +164,7 @@ NN = {"x": lambda c: c.one_of(c.array("fffi"), c.array("fffi"), c.array("fffib")
 RANDOM = {"key": lambda c: np.array([0, int(c.draw.integers(100))], np.uint32), "shape": lambda c: c.one_of((), (3,), (2, 3), (0,), 3, (-1,), (2.5,), [2, 2], None),
           "minval": lambda c: c.one_of(0, -3, 5, 2.5, np.array([0, 1])), "maxval": lambda c: c.one_of(1, 10, 4, 0, np.array([3, 4])),
           "p": lambda c: c.one_of(0.5, 0.0, 1.0, 0.1, np.array([0.2, 0.9], np.float32)), "lower": lambda c: c.one_of(-1.0, 0.0, 2.0), "num": lambda c: c.one_of(1, 2, 5, 0, -1, (2, 2)),
-          "upper": lambda c: c.one_of(1.0, 3.0, -2.0), "logits": lambda c: c.array("f"), "data": lambda c: c.one_of(0, 7, 2**31, -1, 1.5), "x": lambda c: c.one_of(5, 0, 1, c.array("fi"), -1), "dtype": lambda c: c.one_of(None, "float32", np.float32, "int32", np.uint32, "nothing")}
+          "upper": lambda c: c.one_of(1.0, 3.0, -2.0), "logits": lambda c: c.array("f").astype(np.float32), "data": lambda c: c.one_of(0, 7, 2**31, -1, 1.5), "x": lambda c: c.one_of(5, 0, 1, c.array("fi"), -1), "dtype": lambda c: c.one_of(None, "float32", np.float32, "int32", np.uint32, "nothing")}
 
 
 def families():
@@ -304,7 +304,8 @@ def is_undefined(family, name, args, keywords):
             or name == "diff" and type(keywords.get("n")) is int and keywords["n"] == 0  # of a list NumPy gives the list
             or name == "take_along_axis" and not of_numpy and not x.size  # out of nothing JAX takes 0
             or name == "histogram" and x.ndim == 0 and bool(x == 2**20)  # f32 has too few digits for its bins
-            or whole == "index.divide" and (is_bool or of_numpy and x.dtype.kind in "iu")  # JAX gives floats, NumPy cuts them; JAX multiplies truths by truths
+            # Of integers JAX gives floats, and NumPy cuts them; JAX cuts divisors to the integers' dtype before.
+            or whole == "index.divide" and (is_bool or x.dtype.kind in "iu" and (of_numpy or known(args[2]).dtype.kind not in "iu"))
             or family.name == "index" and x.dtype.kind in "iub" and args[-1] is np.nan  # a NaN that becomes an integer is 0 here
             or family.name == "array" and name in ("clip", "round") and is_bool  # also of bools
             or whole in ("special.logsumexp", "special.softmax") and (not x.size or not x.ndim)  # SciPy fails inside, or gives one dim more
