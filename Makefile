@@ -1,7 +1,7 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo model test check check-all wheel-check bench attack arm64-check deps deps-check build asan tsan format format-check tidy install clean
+.PHONY: help demo model test check check-all wheel-check bench attack arm64-check deps deps-check build asan asan-kernels tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
@@ -44,11 +44,13 @@ check: deps-check test format-check asan wheel-check demo
 
 # What `make check` samples, whole: all tests with the sanitizers, the laws on every device, and every device's own
 # judgement with gradients.
-check-all: check tsan
+check-all: check tsan asan-kernels
 	cmake --preset asan -D RLX_TEST_AREAS= -D RLX_PROGRAM=ON
 	cmake --build --preset asan
 	ctest --preset asan
 	scripts/check_small_library build/release
+	scripts/check_go build/release/lib/librlx_c.so examples
+	scripts/check_go build/release/lib/librlx_c.so lint
 	RLX_CHECK_ALL=1 build/release/tests/laws
 	RLX_CHECK_ALL=1 ctest --preset release -R '^(models|growth)$$|\.on_loopback$$|apple_loader'
 	build/release/tests/attack_graphs --seconds 600 --seed 20240229 --end 600 --keep build/attack
@@ -68,6 +70,13 @@ asan: deps-check
 	cmake --preset asan
 	cmake --build --preset asan
 	ctest --preset asan
+
+# The kernels' tests with g++ and the address sanitizer, for every instruction set: the clang build above compiles kernels
+# for one, so that those of AVX-512 and of matrix tiles are not in it.
+asan-kernels: deps-check
+	cmake --preset asan-kernels
+	cmake --build --preset asan-kernels
+	ctest --preset asan-kernels
 
 # The tests of the run time with the thread sanitizer. The one of clang 14 knows the addresses of a process only if the
 # kernel scatters them little (vm.mmap_rnd_bits up to 28), or not at all: where that may be asked for, it is.

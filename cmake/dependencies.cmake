@@ -96,9 +96,9 @@ endif()
 if(RLX_HAS_ONEDNN)
   target_link_libraries(rlx_dependencies INTERFACE DNNL::dnnl "${RLX_GOMP}")
   target_compile_definitions(rlx_dependencies INTERFACE RLX_HAS_ONEDNN=1)
-  message(STATUS "Products on the CPU: oneDNN ${dnnl_VERSION} (${dnnl_DIR})")
+  message(STATUS "Convolutions on the CPU: oneDNN ${dnnl_VERSION} (${dnnl_DIR})")
 else()
-  message(STATUS "Products on the CPU: our own Highway kernels, without oneDNN (RLX_ONEDNN=${RLX_ONEDNN})")
+  message(STATUS "Convolutions on the CPU: our own kernels, without oneDNN (RLX_ONEDNN=${RLX_ONEDNN})")
 endif()
 
 # MLX is optional, and only the module that the device mlx opens is linked to it (src/backends/mlx). The wheel that

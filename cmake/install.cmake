@@ -13,6 +13,10 @@ if(RLX_HAS_ONEDNN)
   # One file, by the name that is looked for: where it came from, a wheel, what should be a link is a second copy.
   install(FILES "$<TARGET_FILE:DNNL::dnnl>" DESTINATION "${private_libdir}" RENAME "$<TARGET_SONAME_FILE_NAME:DNNL::dnnl>")
 endif()
+# The module of MLX looks for the library one folder up, and for MLX where it was found.
+if(TARGET rlx_mlx)
+  install(TARGETS rlx_mlx LIBRARY DESTINATION "${private_libdir}")
+endif()
 
 install(TARGETS ${rlx_installed} EXPORT rlxTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"

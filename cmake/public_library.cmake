@@ -9,18 +9,17 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT RLX_SANITIZE)
   target_link_libraries(rlx_public PRIVATE rlx_dependencies)
   set_target_properties(rlx_public PROPERTIES OUTPUT_NAME rlx EXPORT_NAME rlx LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
     SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/public")
-  # What the installed program calls besides is seen under the version RLX_PRIVATE, which is no promise to anybody else.
+  # What the installed program and the module of MLX call besides is seen under the version RLX_PRIVATE, which is no promise to anybody else.
   set(c_map "${PROJECT_BINARY_DIR}/rlx_public_c.map")
   set(map "${PROJECT_BINARY_DIR}/rlx_public.map")
   rlx_version_script("${c_map}" "local: *;")
-  set(program "")
-  if(TARGET rlx_program)
-    set(program "$<TARGET_FILE:rlx_program>")
-  endif()
-  add_custom_command(OUTPUT "${map}" VERBATIM
-    COMMAND "${CMAKE_COMMAND}" -D "C_MAP=${c_map}" -D "LIST=${PROJECT_SOURCE_DIR}/src/cxx_exports.txt" -D "PROGRAM=${program}" -D "NM=${CMAKE_NM}"
-      -D "VERSION=${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}" -D "OUT=${map}" -P "${PROJECT_SOURCE_DIR}/cmake/public_map.cmake"
-    DEPENDS "${c_map}" "${PROJECT_SOURCE_DIR}/src/cxx_exports.txt" "${PROJECT_SOURCE_DIR}/cmake/public_map.cmake" ${program})
+  set(users)
+  foreach(user IN ITEMS rlx_program rlx_mlx)
+    if(TARGET ${user})
+      list(APPEND users ${user})
+    endif()
+  endforeach()
+  rlx_show_private("${c_map}" "${map}" LIST "${PROJECT_SOURCE_DIR}/src/cxx_exports.txt" ${users})
   add_custom_target(rlx_public_map DEPENDS "${map}")
   add_dependencies(rlx_public rlx_public_map)
   target_link_options(rlx_public PRIVATE -Wl,--as-needed -Wl,--no-undefined "-Wl,--version-script=${map}")

@@ -44,3 +44,18 @@ function(rlx_version_script file others)
   endif()
   file(CONFIGURE OUTPUT "${file}" CONTENT "${script}" @ONLY)
 endfunction()
+
+# Makes of the version script `map` one, `out`, in which what these targets call of the library besides stands under RLX_PRIVATE, and if
+# `list` is given the C++ symbols of that file under RLX_CXX_<version>. The build writes it, as the targets have to be linked first.
+function(rlx_show_private map out)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "LIST" "")
+  set(files)
+  foreach(target IN LISTS arg_UNPARSED_ARGUMENTS)
+    list(APPEND files "$<TARGET_FILE:${target}>")
+  endforeach()
+  set(script "${PROJECT_SOURCE_DIR}/cmake/private_symbols.cmake")
+  add_custom_command(OUTPUT "${out}" VERBATIM
+    COMMAND "${CMAKE_COMMAND}" -D "MAP=${map}" -D "LIST=${arg_LIST}" -D "USERS=${files}" -D "NM=${CMAKE_NM}"
+      -D "VERSION=${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}" -D "OUT=${out}" -P "${script}"
+    DEPENDS "${map}" "${script}" ${arg_LIST} ${files} ${arg_UNPARSED_ARGUMENTS})
+endfunction()

@@ -7,9 +7,10 @@
 namespace rlx::tools {
 
 struct WeightsOptions {
-  std::string dequantize;        ///< the dtype that blocks become; empty: they stay packed
-  std::string quantize;          ///< the block format that matrices of floats become; empty: they stay
-  uint64_t most_part_bytes = 0;  ///< 0: one file
+  std::string dequantize;            ///< the dtype that blocks become; empty: they stay packed
+  std::string quantize;              ///< the block format that matrices of floats become; empty: they stay
+  std::string shard_size;            ///< "5GB", "100MiB" or bytes; empty: one file
+  uint64_t most_file_bytes() const;  ///< 0: one file; fails for a text that is no size
 };
 
 bool is_weights(const std::string& path);

@@ -3,6 +3,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "backends/cpu/convolution_plan.h"
+#include "kernels/attention/attention_plan.h"
+#include "kernels/gemm/product_plan.h"
 #include "kernels/linalg/blas_library.h"
 #include "rlx/device_speed.h"
 #include "rlx/error.h"
@@ -51,13 +54,34 @@ void print_devices(bool json) {
                        "\nLAPACK on the CPU: " + kernels::blas_description() + "\n");
 }
 
+/// The tables of the CPU's planners, in the order in which their rules are asked.
+void print_rules(bool json) {
+  std::string list;
+  TextTable table("lll");
+  table.add({"of", "kernel", "reason"});
+  const auto add = [&](std::string_view family, const auto& rules) {
+    for (const auto& rule : rules) {
+      const std::string kernel(name_of(rule.kernel)), reason(rule.reason);
+      table.add({std::string(family), kernel, reason});
+      list += text_of(list.empty() ? "[" : ",\n ", "{\"of\": ", json_text(family), ", \"kernel\": ", json_text(kernel),
+                      ", \"reason\": ", json_text(reason), "}");
+    }
+  };
+  add("products", kernels::product_rules());
+  add("convolutions", cpu::convolution_rules());
+  add("attention", kernels::attention_rules());
+  write_out(json ? list + "]\n" : table.text());
+}
+
 struct Devices {
-  bool json = false;
+  bool json = false, rules = false;
   std::string model;
   std::vector<std::string> dims;
   int threads = 0;
 
   void run() const {
+    if (rules && !model.empty()) throw UsageError("--rules and --for print different things: give one of them");
+    if (rules) return print_rules(json);
     if (!model.empty()) return predict();
     if (!dims.empty()) throw UsageError("--dim gives numbers to the symbolic dims of a model: --for MODEL");
     print_devices(json);
@@ -96,7 +120,11 @@ Subcommand add_devices(CLI::App& rlx) {
   app->add_flag(
       "--json", devices->json,
       "print a JSON array of {device, available, description, target}; target is null of a device that this build "
-      "has no backend for. With --for: of {device, us, why}");
+      "has no backend for. With --for: of {device, us, why}; with --rules: of {of, kernel, reason}");
+  app->add_flag(
+      "--rules", devices->rules,
+      "print the rules by which the CPU chooses kernels of products, convolutions and attention; the first that "
+      "holds decides");
   app->add_option("--for", devices->model,
                   "predict how long a run of this model takes on each device that can run here")
       ->option_text("MODEL");
@@ -111,7 +139,8 @@ nothing was, there is no prediction.
 
 Examples:
   rlx devices
-  rlx devices --for all-MiniLM-L6-v2 --dim B=1 --dim S=128)");
+  rlx devices --for all-MiniLM-L6-v2 --dim B=1 --dim S=128
+  rlx devices --rules                                     # rlx where --strategies says which one held)");
   return {app, [devices] { devices->run(); }};
 }
 

@@ -116,6 +116,8 @@ type PackageOptions struct {
 	MinimumIOS int
 	// Narrow makes i64 and f64 i32 and f32.
 	Narrow bool
+	// Nearest makes weights in blocks that have no exact form in a package the nearest codes of 8 bits.
+	Nearest bool
 	// Dims are numbers for symbols, "B=1 S=128"; Shapes are sizes for symbols that stay open, "B=1..8 S=16,32".
 	Dims, Shapes string
 	// Precision is "f32", "f16" or "mixed"; "" for the graph's own.
@@ -141,7 +143,8 @@ func (g *Graph) WriteCoreML(path string, params map[string]*Tensor, options Pack
 	c := &cCoremlWriteOptions{structSize: unsafe.Sizeof(cCoremlWriteOptions{}), minimumIOS: int32(options.MinimumIOS),
 		narrow: number(options.Narrow), dims: optionalText(options.Dims), description: optionalText(options.Description),
 		author: optionalText(options.Author), version: optionalText(options.Version), license: optionalText(options.License),
-		precision: optionalText(options.Precision), shapes: optionalText(options.Shapes), features: optionalText(options.Features)}
+		precision: optionalText(options.Precision), shapes: optionalText(options.Shapes), features: optionalText(options.Features),
+		nearest: number(options.Nearest)}
 	var report, e unsafe.Pointer
 	status := g.lib.c.CoremlWrite(path, g.pointerOf(), firstOf(names), firstOf(values), uintptr(len(names)), c, &report, &e)
 	if err := g.lib.failure(status, e); err != nil {

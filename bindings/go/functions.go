@@ -23,24 +23,25 @@ type functions struct {
 	TensorData   func(tensor p) p                                                                                             `c:"rlx_tensor_data"`
 	TensorFree   func(tensor p)                                                                                               `c:"rlx_tensor_free"`
 
-	GraphParse    func(text p, size uintptr, graph, e *p) int32                                                                         `c:"rlx_graph_parse"`
-	GraphLoad     func(path string, graph, e *p) int32                                                                                  `c:"rlx_graph_load"`
-	GraphSave     func(graph p, path string, e *p) int32                                                                                `c:"rlx_graph_save"`
-	GraphCreate   func(name string, graph, e *p) int32                                                                                  `c:"rlx_graph_create"`
-	GraphInput    func(graph p, name, kind string, value *Value, e *p) int32                                                            `c:"rlx_graph_input"`
-	GraphParam    func(graph p, name, kind string, value *Value, e *p) int32                                                            `c:"rlx_graph_param"`
-	GraphConstant func(graph, tensor p, value *Value, e *p) int32                                                                       `c:"rlx_graph_constant"`
-	GraphEmit     func(graph p, op string, operands p, count uintptr, attrs string, results p, room uintptr, made *uintptr, e *p) int32 `c:"rlx_graph_emit"`
-	GraphInline   func(graph, from, inputs p, count uintptr, results p, room uintptr, made *uintptr, e *p) int32                        `c:"rlx_graph_inline"`
-	GraphOutput   func(graph p, value uint64, name string, e *p) int32                                                                  `c:"rlx_graph_output"`
-	GraphType     func(graph p, value uint64, buffer p, room uintptr, size *uintptr, e *p) int32                                        `c:"rlx_graph_type"`
-	GraphText     func(graph p) string                                                                                                  `c:"rlx_graph_text"`
-	GraphCount    func(graph p, kind int32) uintptr                                                                                     `c:"rlx_graph_count"`
-	GraphSigType  func(graph p, kind int32, index uintptr, buffer p, room uintptr, size *uintptr, e *p) int32                           `c:"rlx_graph_signature_type"`
-	GraphVjp      func(graph, wrt, given p, withOutputs int32, result, e *p) int32                                                      `c:"rlx_graph_vjp"`
-	GraphJvp      func(graph, active p, result, e *p) int32                                                                             `c:"rlx_graph_jvp"`
-	GraphBatch    func(graph, batched p, size string, result, e *p) int32                                                               `c:"rlx_graph_batch"`
-	GraphFree     func(graph p)                                                                                                         `c:"rlx_graph_free"`
+	GraphParse     func(text p, size uintptr, graph, e *p) int32                                                                         `c:"rlx_graph_parse"`
+	GraphParseWith func(text p, size uintptr, names, types, values p, count uintptr, graph, e *p) int32                                  `c:"rlx_graph_parse_with"`
+	GraphLoad      func(path string, graph, e *p) int32                                                                                  `c:"rlx_graph_load"`
+	GraphSave      func(graph p, path string, e *p) int32                                                                                `c:"rlx_graph_save"`
+	GraphCreate    func(name string, graph, e *p) int32                                                                                  `c:"rlx_graph_create"`
+	GraphInput     func(graph p, name, kind string, value *Value, e *p) int32                                                            `c:"rlx_graph_input"`
+	GraphParam     func(graph p, name, kind string, value *Value, e *p) int32                                                            `c:"rlx_graph_param"`
+	GraphConstant  func(graph, tensor p, value *Value, e *p) int32                                                                       `c:"rlx_graph_constant"`
+	GraphEmit      func(graph p, op string, operands p, count uintptr, attrs string, results p, room uintptr, made *uintptr, e *p) int32 `c:"rlx_graph_emit"`
+	GraphInline    func(graph, from, inputs p, count uintptr, results p, room uintptr, made *uintptr, e *p) int32                        `c:"rlx_graph_inline"`
+	GraphOutput    func(graph p, value uint64, name string, e *p) int32                                                                  `c:"rlx_graph_output"`
+	GraphType      func(graph p, value uint64, buffer p, room uintptr, size *uintptr, e *p) int32                                        `c:"rlx_graph_type"`
+	GraphText      func(graph p) string                                                                                                  `c:"rlx_graph_text"`
+	GraphCount     func(graph p, kind int32) uintptr                                                                                     `c:"rlx_graph_count"`
+	GraphSigType   func(graph p, kind int32, index uintptr, buffer p, room uintptr, size *uintptr, e *p) int32                           `c:"rlx_graph_signature_type"`
+	GraphVjp       func(graph, wrt, given p, withOutputs int32, result, e *p) int32                                                      `c:"rlx_graph_vjp"`
+	GraphJvp       func(graph, active p, result, e *p) int32                                                                             `c:"rlx_graph_jvp"`
+	GraphBatch     func(graph, batched p, size string, result, e *p) int32                                                               `c:"rlx_graph_batch"`
+	GraphFree      func(graph p)                                                                                                         `c:"rlx_graph_free"`
 
 	Devices         func(json, e *p) int32                                                                                                     `c:"rlx_devices"`
 	DeviceAvailable func(device string) int32                                                                                                  `c:"rlx_device_available"`
@@ -141,6 +142,8 @@ type functions struct {
 	LanguageModelPrompt       func(model, text p, size uintptr, kind int32, tensor, e *p) int32                                      `c:"rlx_language_model_prompt"`
 	LanguageModelAllLogits    func(model, ids p, count uintptr, tensor, e *p) int32                                                  `c:"rlx_language_model_all_logits"`
 	LanguageModelReport       func(model p, json, e *p) int32                                                                        `c:"rlx_language_model_report"`
+	LanguageModelToGGUF       func(folder, path, options string, notes, e *p) int32                                                  `c:"rlx_language_model_to_gguf"`
+	LanguageModelToFolder     func(path, folder, options string, notes, e *p) int32                                                  `c:"rlx_language_model_to_folder"`
 	LanguageModelFree         func(model p)                                                                                          `c:"rlx_language_model_free"`
 
 	SequenceNew         func(model p, sequence, e *p) int32                      `c:"rlx_sequence_new"`

@@ -49,6 +49,15 @@ func (l *Library) ParseGraph(text string) (*Graph, error) {
 	})
 }
 
+// ParseGraphWith reads the textual form of a graph whose constants stand beside it. They are copied.
+func (l *Library) ParseGraphWith(text string, constants []NamedConstant) (*Graph, error) {
+	names, types, values := cConstants(constants)
+	return l.graphFrom(func(made, e *unsafe.Pointer) int32 {
+		return l.c.GraphParseWith(unsafe.Pointer(unsafe.StringData(text)), uintptr(len(text)), firstOf(names), firstOf(types),
+			firstOf(values), uintptr(len(constants)), made, e)
+	})
+}
+
 // LoadGraph reads a .rlx file.
 func (l *Library) LoadGraph(path string) (*Graph, error) {
 	return l.graphFrom(func(made, e *unsafe.Pointer) int32 { return l.c.GraphLoad(path, made, e) })

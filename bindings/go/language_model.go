@@ -177,3 +177,48 @@ func (m *LanguageModel) Report() (string, error) {
 	defer runtime.KeepAlive(m)
 	return m.lib.madeText(func(text, e *unsafe.Pointer) int32 { return m.lib.c.LanguageModelReport(m.pointerOf(), text, e) })
 }
+
+// ConvertOptions say what a model becomes in the other format; the zero value keeps what it is.
+type ConvertOptions struct {
+	// Quantize is the kind of block, "q8_0", that matrices of floats become in a GGUF file.
+	Quantize DType
+	// Dequantize is what packed matrices of a folder, or blocks of a file, become: "f32", "f16" or "bf16". Without it they
+	// stay packed with the same numbers, or are refused.
+	Dequantize DType
+	// MostFileBytes begins a new file where one would have more bytes of tensors; 0: all in one.
+	MostFileBytes int64
+}
+
+func (o ConvertOptions) text() (string, error) {
+	return Attrs{"quantize": string(o.Quantize), "dequantize": string(o.Dequantize), "most_file_bytes": o.MostFileBytes}.text()
+}
+
+// Converted is what was written.
+type Converted struct {
+	// Tensors is their number, Bytes theirs.
+	Tensors int   `json:"tensors"`
+	Bytes   int64 `json:"bytes"`
+	// Notes say what could not be carried over.
+	Notes []string `json:"notes"`
+}
+
+// ConvertToGGUF writes the Hugging Face folder of a language model as a GGUF file, with its tokenizer, as llama.cpp's
+// converter does. One tensor after the other is read and written. Fails with [Unsupported], naming the key, the tensor or
+// the part of the tokenizer, for what GGUF has no word for.
+func (l *Library) ConvertToGGUF(folder, path string, options ConvertOptions) (Converted, error) {
+	text, err := options.text()
+	if err != nil {
+		return Converted{}, err
+	}
+	return described[Converted](l, func(notes, e *unsafe.Pointer) int32 { return l.c.LanguageModelToGGUF(folder, path, text, notes, e) })
+}
+
+// ConvertToFolder writes a GGUF file as a Hugging Face folder, which must not be there or be empty: as [Library.ConvertToGGUF],
+// the other way round.
+func (l *Library) ConvertToFolder(path, folder string, options ConvertOptions) (Converted, error) {
+	text, err := options.text()
+	if err != nil {
+		return Converted{}, err
+	}
+	return described[Converted](l, func(notes, e *unsafe.Pointer) int32 { return l.c.LanguageModelToFolder(path, folder, text, notes, e) })
+}

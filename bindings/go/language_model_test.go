@@ -467,3 +467,27 @@ func TestModelsThatAreNotThere(t *testing.T) {
 		}
 	}
 }
+
+func TestFoldersBecomeFilesAndFilesFolders(t *testing.T) {
+	l, folder := library(t), t.TempDir()
+	file, back := filepath.Join(folder, "m.gguf"), filepath.Join(folder, "back")
+	ids, wanted := goldenIDs(t, "llama3"), goldenLogits(t, "llama3")
+	made := must(l.ConvertToGGUF(golden.Path(t, "golden", "language_models", "llama3"), file, rlx.ConvertOptions{}))(t)
+	if made.Tensors != 22 || made.Bytes < 20000 || !slices.Contains(made.Notes, "the folder has no tokenizer, and so has the file none") {
+		t.Errorf("the file is %+v", made)
+	}
+	must(l.ConvertToFolder(file, back, rlx.ConvertOptions{MostFileBytes: 15000}))(t)
+	if _, err := os.Stat(filepath.Join(back, "model.safetensors.index.json")); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{file, back} {
+		all, err := load(t, l, path, rlx.LanguageModelOptions{Context: 256}).AllLogits(ids)
+		isNear(t, path, rows(t, all, err), wanted)
+	}
+	if _, err := l.ConvertToFolder(file, back, rlx.ConvertOptions{}); !errors.Is(err, rlx.InvalidArgument) {
+		t.Errorf("a folder that is there: %v", err)
+	}
+	if _, err := l.ConvertToGGUF(back, file, rlx.ConvertOptions{Quantize: "q9"}); err == nil {
+		t.Error("q9 is a kind of block")
+	}
+}

@@ -32,7 +32,8 @@ var loaded struct {
 
 // New loads the library, or gives the one that was loaded before. It is looked for at options.Library; else at the path
 // that the environment variable RLX_LIBRARY holds; else beside the executable; else where the operating system looks.
-// It stays loaded to the end of the process.
+// It stays loaded to the end of the process. A program that is built with -tags rlx_cgo is linked against the library by cgo,
+// and takes that one where neither names another.
 func New(options Options) (*Library, error) {
 	places := candidates(options.Library)
 	loaded.Lock()
@@ -63,6 +64,9 @@ func candidates(given string) []string {
 	if path := os.Getenv("RLX_LIBRARY"); path != "" {
 		return []string{path}
 	}
+	if linked {
+		return []string{""}
+	}
 	names := []string{"librlx_c.so", "librlx.so"}
 	if runtime.GOOS == "darwin" {
 		names = []string{"librlx_c.dylib", "librlx.dylib"}
@@ -84,9 +88,12 @@ func fileExists(path string) bool {
 }
 
 func open(path string) (*Library, error) {
-	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
-		return nil, err
+	handle := uintptr(purego.RTLD_DEFAULT) // where what is linked is found
+	if path != "" {
+		var err error
+		if handle, err = purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL); err != nil {
+			return nil, err
+		}
 	}
 	l := &Library{path: path}
 	table := reflect.ValueOf(&l.c).Elem()
@@ -105,7 +112,7 @@ func open(path string) (*Library, error) {
 	return l, nil
 }
 
-// Path is where the library was loaded from.
+// Path is where the library was loaded from; "" of one that the program is linked against.
 func (l *Library) Path() string { return l.path }
 
 // Version is the library's, such as "0.1.0".

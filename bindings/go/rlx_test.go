@@ -300,7 +300,7 @@ func TestTrainingLowersTheLoss(t *testing.T) {
 	y := must(rlx.NewTensor(l, []int{4, 1}, []float32{3, -2, 1, 5}))(t) // 3 a - 2 b
 	batch := map[string]*rlx.Tensor{"x": x, "y": y}
 	for range 200 {
-		if _, err := training.Step(batch, false); err != nil {
+		if step, err := training.Step(batch, false); err != nil || step.Path != rlx.UpdateFused {
 			t.Fatal(err)
 		}
 	}
@@ -376,5 +376,46 @@ func BenchmarkCallOfATinyGraph(b *testing.B) {
 		if err := run.Call(x, y); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestBlocksWithoutAnExactFormBecomeTheNearestCodesWhereThatIsAskedFor(t *testing.T) {
+	l := library(t)
+	g := must(l.ParseGraph(`graph @blocks {
+%0 = input() @"x" : f32[1, 256]
+%1 = param() @"w" : q4_0[32, 256]
+%2 = dequantize_blocks(%1) : f32[32, 256]
+%3 = broadcast_in_dim(%0) {dims = [32, 256], axes = [0, 1]} : f32[32, 256]
+%4 = add(%3, %2) : f32[32, 256]
+return %4 @"y"
+}`))(t)
+	blocks := make([]byte, 32*8*18)
+	for i := range blocks {
+		if blocks[i] = byte(7 * i); i%18 == 1 {
+			blocks[i] = 0x2c // the upper half of a scale, about 0.06
+		}
+	}
+	w := must(l.NewTensorFromBytes("q4_0", []int{32, 256}, blocks))(t)
+	for _, nearest := range []bool{false, true} {
+		report := must(g.WriteCoreML(filepath.Join(t.TempDir(), "blocks.mlpackage"), map[string]*rlx.Tensor{"w": w},
+			rlx.PackageOptions{MinimumIOS: 16, Nearest: nearest}))(t)
+		if strings.Contains(report, "nearest multiples") != nearest { // iOS 16 has no scales of blocks
+			t.Errorf("nearest %v: %s", nearest, report)
+		}
+	}
+}
+
+func TestAGraphIsReadWithItsConstantsBeside(t *testing.T) {
+	l := library(t)
+	const text = `graph @shifted { %0 = input() @"x" : f32[2] %1 = constant() {value = f32[2] @"c"} : f32[2] %2 = add(%0, %1) : f32[2] return %2 @"y" }`
+	g := must(l.ParseGraphWith(text, []rlx.NamedConstant{{Name: "c", Type: "f32[2]", Bytes: []byte{0, 0, 128, 63, 0, 0, 0, 64}}}))(t)
+	s := must(l.NewSession("cpu", rlx.SessionOptions{}))(t)
+	compiled := must(s.Compile(g, rlx.CompileOptions{}))(t)
+	results := must(compiled.Run(t.Context(), must(rlx.NewTensor(l, []int{2}, []float32{10, 20}))(t)))(t)
+	if got := must(rlx.Data[float32](results[0]))(t); got[0] != 11 || got[1] != 22 {
+		t.Errorf("got %v", got)
+	}
+	if _, err := l.ParseGraphWith(text, nil); !errors.Is(err, rlx.NotFound) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -144,14 +144,20 @@ type NamedConstant struct {
 	Bytes      []byte
 }
 
-// CompileText makes a graph runnable that stands in text, in one call into the library. The constants are copied.
-func (s *Session) CompileText(text string, constants []NamedConstant, options CompileOptions) (*Compiled, error) {
-	defer runtime.KeepAlive(s)
-	names, types, values := make([]*byte, len(constants)), make([]*byte, len(constants)), make([]buffer, len(constants))
+// cConstants are the names, types and bytes of constants as arrays of the library.
+func cConstants(constants []NamedConstant) (names, types []*byte, values []buffer) {
+	names, types, values = make([]*byte, len(constants)), make([]*byte, len(constants)), make([]buffer, len(constants))
 	for i, each := range constants {
 		names[i], types[i] = cString(each.Name), cString(each.Type)
 		values[i] = buffer{firstOf(each.Bytes), uintptr(len(each.Bytes))}
 	}
+	return names, types, values
+}
+
+// CompileText makes a graph runnable that stands in text, in one call into the library. The constants are copied.
+func (s *Session) CompileText(text string, constants []NamedConstant, options CompileOptions) (*Compiled, error) {
+	defer runtime.KeepAlive(s)
+	names, types, values := cConstants(constants)
 	var made, e unsafe.Pointer
 	status := s.lib.c.CompileText(s.pointerOf(), unsafe.Pointer(unsafe.StringData(text)), uintptr(len(text)), firstOf(names),
 		firstOf(types), firstOf(values), uintptr(len(constants)), options.c(), &made, &e)

@@ -61,9 +61,23 @@ type StepResult struct {
 	Loss, GradNorm, LearningRate, LossScale float64
 	// Step counts those that were made.
 	Step int64
+	// Path is how the params were updated.
+	Path UpdatePath
 	// Skipped: a gradient overflowed in f16, and nothing was updated.
 	Skipped bool
 }
+
+// UpdatePath is how a step updates params.
+type UpdatePath int
+
+const (
+	// UpdateByGradient: the gradients come out of one graph, and the optimizer reads them.
+	UpdateByGradient UpdatePath = iota
+	// UpdateFused: one graph has the gradients and the update.
+	UpdateFused
+	// UpdateByDevice: the device has means of its own.
+	UpdateByDevice
+)
 
 // Step makes a step of the batch, given by name; with accumulate its gradients are added to those that wait.
 func (t *Training) Step(batch map[string]*Tensor, accumulate bool) (StepResult, error) {
@@ -76,7 +90,7 @@ func (t *Training) Step(batch map[string]*Tensor, accumulate bool) (StepResult, 
 	if err := t.lib.failure(status, e); err != nil {
 		return StepResult{}, err
 	}
-	return StepResult{result.loss, result.gradNorm, result.learningRate, result.lossScale, result.step, result.skipped != 0}, nil
+	return StepResult{result.loss, result.gradNorm, result.learningRate, result.lossScale, result.step, UpdatePath(result.path), result.skipped != 0}, nil
 }
 
 // StepAccumulated makes one step by the mean of the gradients that wait, and says of how many.

@@ -1,5 +1,5 @@
-// Defines the family's handles and registers its ops when the library is loaded. Their kernels are rows of the CPU's
-// table: they share the thread pool's tiles and vectors with ours.
+// Defines the family's handles and registers ops and kernels when the library is loaded.
+#include "extras/splat/kernels.h"
 #include "rlx/extras/splat.h"
 
 namespace rlx {
@@ -14,6 +14,7 @@ namespace {
 [[maybe_unused]] const bool kRegistered = [] {
 #define RLX_OP(name) register_op(op::name);
 #include "extras/splat/ops.def"
+  splat::register_kernels();
   return true;
 }();
 

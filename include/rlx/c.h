@@ -282,6 +282,9 @@ rlx_status rlx_compile(rlx_session* session, const rlx_graph* graph, const rlx_c
 rlx_status rlx_compile_text(rlx_session* session, const char* text, size_t size, const char* const* names,
                             const char* const* types, const rlx_buffer* values, size_t count,
                             const rlx_compile_options* options, rlx_compiled** compiled, rlx_error** error);
+/* The graph alone that rlx_compile_text compiles, to be saved, or written as a package. */
+rlx_status rlx_graph_parse_with(const char* text, size_t size, const char* const* names, const char* const* types,
+                                const rlx_buffer* values, size_t count, rlx_graph** graph, rlx_error** error);
 /* Every device that there may be, as JSON, to be freed by rlx_text_free: [{"name", "available", "accelerates",
    "description"}]; the description of one that is not available says why. */
 rlx_status rlx_devices(char** json, rlx_error** error);
@@ -907,6 +910,19 @@ rlx_status rlx_language_model_all_logits(const rlx_language_model* language_mode
 /* The dispatch report as JSON, to be freed by rlx_text_free. */
 rlx_status rlx_language_model_report(const rlx_language_model* language_model, char** json, rlx_error** error);
 void rlx_language_model_free(rlx_language_model* language_model);
+
+/* A Hugging Face folder of a language model as a GGUF file at `path`, with its tokenizer, as llama.cpp's converter
+   makes it (docs/gguf.md); and a GGUF file as a folder, which must not be there or be empty. One tensor after the other
+   is read and written. `options`, text or NULL: {dequantize = "", quantize = "", most_file_bytes = 0}. `dequantize`
+   ("f32", "f16", "bf16"): what packed matrices become, which otherwise stay packed with the same numbers, or are
+   refused. `quantize`, to a GGUF file alone: the kind of block, "q8_0", that matrices of floats become.
+   `most_file_bytes`: a new file begins where one would have more bytes of tensors; 0: all in one. Stores {"tensors":
+   their number, "bytes": theirs, "notes": [what could not be carried over, ...]} as JSON, to be freed by rlx_text_free,
+   if `notes` is not NULL. Fails as RLX_UNSUPPORTED, by its name, for what the other format has no word for. */
+rlx_status rlx_language_model_to_gguf(const char* folder, const char* path, const char* options, char** notes,
+                                      rlx_error** error);
+rlx_status rlx_language_model_to_folder(const char* path, const char* folder, const char* options, char** notes,
+                                        rlx_error** error);
 
 /* A sequence without tokens. */
 rlx_status rlx_sequence_new(const rlx_language_model* language_model, rlx_sequence** sequence, rlx_error** error);

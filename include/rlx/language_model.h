@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "rlx/chat_template.h"
-#include "rlx/gguf.h"
+#include "rlx/lazy_tensor.h"
 #include "rlx/models/rope.h"
 #include "rlx/models/transformer.h"
 #include "rlx/ops.h"
@@ -345,21 +345,28 @@ struct GgufModelOptions {
   /// Without it they are packed again with the same numbers bit for bit, or refused.
   std::optional<DType> dequantize = {};
 };
-/// What write_gguf makes a file of.
+/// What write_gguf_model makes a file of.
 struct GgufModel {
-  std::vector<std::pair<std::string, Tensor>> tensors;
+  std::vector<std::pair<std::string, LazyTensor>> tensors;  ///< they keep the files open that they are made of
   GgufMetadata metadata;
   std::vector<std::string> notes;  ///< what readers of the file do otherwise than the folder says
 };
 /// A Hugging Face folder as llama.cpp's converter makes a GGUF file of it: LanguageModel::load of the file gives the
 /// folder's logits. Matrices that are not packed keep their dtype; vectors, and what llama.cpp has no kernels for
 /// otherwise, become f32. Fails, as unsupported and naming the key, tensor or part of the tokenizer, for what GGUF has
-/// no word for.
+/// no word for. Packed matrices are read once to see what they become; all others are read when they are written.
 GgufModel gguf_model_of_folder(const std::string& folder, const GgufModelOptions& options = {});
+/// Matrices of floats whose rows are whole blocks become blocks of `kind` when they are written: those that llama.cpp
+/// quantizes. Metadata and notes say so. Fails for a kind without an encoder (block_encoder).
+void quantize_matrices(GgufModel& model, DType kind);
+/// Blocks become numbers: f32, f64, f16 or bf16.
+void dequantize_blocks(GgufModel& model, DType dtype);
+/// Makes, writes and lets go one tensor after the other (stream_gguf).
+void write_gguf_model(const std::string& path, const GgufModel& model, const GgufWriteOptions& options = {});
 
 /// What a folder is made of: model.safetensors, and files of text by their names.
 struct FolderModel {
-  NamedTensors tensors;
+  NamedLazyTensors tensors;                  ///< they keep the file open
   std::map<std::string, std::string> texts;  ///< config.json, tokenizer.json, tokenizer_config.json ...
   std::vector<std::string> notes;            ///< what could not be carried over
 };
@@ -367,5 +374,8 @@ struct FolderModel {
 /// q4_0, q4_1, q4_k and q8_0 become what mlx-lm packs, with the same numbers bit for bit, and other blocks are refused.
 /// Fails, as unsupported, for what folders have no word for.
 FolderModel folder_model_of_gguf(const std::string& path, const GgufModelOptions& options = {});
+/// Makes the folder, which must be empty if it is there, and writes one tensor after the other: into one file, or into
+/// several with an index where they have more than `most_file_bytes` bytes (stream_safetensors_shards; 0: one file).
+void write_folder_model(const std::string& folder, const FolderModel& model, uint64_t most_file_bytes = 0);
 
 }  // namespace rlx

@@ -16,6 +16,7 @@
 #include "rlx/io.h"
 #include "rlx/kernel.h"
 #include "rlx/language_model.h"
+#include "rlx/lazy_tensor.h"
 #include "rlx/log.h"
 #include "rlx/lora.h"
 #include "rlx/machine.h"

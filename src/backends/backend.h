@@ -111,6 +111,9 @@ class DeviceExecutable : public Executable {
   /// there. Keeps all blocks until the run has ended.
   virtual Event launch(std::span<const DeviceArgument> inputs, std::span<const DeviceArgument> outputs,
                        const LaunchOptions& options, std::span<const Event> after) = 0;
+  /// Runs with tensors of the host, as HostExecutable::run does, where that is less work for the device than copies
+  /// and a launch; what is donated is left alone. False, and nothing was done, for all others.
+  virtual bool run_from_host(Tensors, std::span<Tensor>, const RunOptions&) { return false; }
 };
 
 struct LoadOptions {

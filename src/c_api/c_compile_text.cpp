@@ -33,6 +33,29 @@ rlx::NamedTensors constants_from(const char* const* names, const char* const* ty
   return constants;
 }
 
+rlx::Graph graph_from(const char* text, size_t size, const char* const* names, const char* const* types,
+                      const rlx_buffer* values, size_t count) {
+  required(text, "text");
+  check_count(size, 1, "the bytes of the text");
+  const auto constants = constants_from(names, types, values, count);
+  const std::function<rlx::Tensor(std::string_view)> find = [&](std::string_view name) {
+    const auto found = constants.find(std::string(name));
+    if (found == constants.end())
+      fail(ErrorCode::not_found, "the text names the constant '", name, "', which is not among the ", count,
+           " that were given");
+    return found->second;
+  };
+  rlx::Scanner in(std::string_view(text, size));
+  in.tensors = &find;
+  if (in.accept_word("rlx"))
+    if (const auto version = in.number<int64_t>(); version != 1)
+      fail(ErrorCode::unsupported, "this is version ", version, " of the text; this build reads version 1");
+  rlx::Graph graph = rlx::parse_graph(in);
+  if (!in.at_end()) in.unexpected("the end of the text");
+  rlx::verify(graph);
+  return graph;
+}
+
 }  // namespace
 
 extern "C" rlx_status rlx_compile_text(rlx_session* session, const char* text, size_t size, const char* const* names,
@@ -41,24 +64,16 @@ extern "C" rlx_status rlx_compile_text(rlx_session* session, const char* text, s
   return guarded(error, [&] {
     auto& result = required(compiled, "compiled");
     rlx::Session& on = required(session, "session").session;
-    required(text, "text");
-    check_count(size, 1, "the bytes of the text");
-    const auto constants = constants_from(names, types, values, count);
-    const std::function<rlx::Tensor(std::string_view)> find = [&](std::string_view name) {
-      const auto found = constants.find(std::string(name));
-      if (found == constants.end())
-        fail(ErrorCode::not_found, "the text names the constant '", name, "', which is not among the ", count,
-             " that were given");
-      return found->second;
-    };
-    rlx::Scanner in(std::string_view(text, size));
-    in.tensors = &find;
-    if (in.accept_word("rlx"))
-      if (const auto version = in.number<int64_t>(); version != 1)
-        fail(ErrorCode::unsupported, "this is version ", version, " of the text; this build reads version 1");
-    rlx::Graph graph = rlx::parse_graph(in);
-    if (!in.at_end()) in.unexpected("the end of the text");
-    rlx::verify(graph);
+    const rlx::Graph graph = graph_from(text, size, names, types, values, count);
     result = new rlx_compiled{on.compile(graph, compile_options_from(options)), {}};
+  });
+}
+
+extern "C" rlx_status rlx_graph_parse_with(const char* text, size_t size, const char* const* names,
+                                           const char* const* types, const rlx_buffer* values, size_t count,
+                                           rlx_graph** graph, rlx_error** error) {
+  return guarded(error, [&] {
+    auto& result = required(graph, "graph");
+    result = new rlx_graph{graph_from(text, size, names, types, values, count), {}};
   });
 }

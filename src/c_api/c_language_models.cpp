@@ -79,6 +79,31 @@ nlohmann::ordered_json json_or_null(const std::optional<T>& value) {
   return *value;
 }
 
+struct ConversionText {
+  std::string dequantize = {}, quantize = {};
+  int64_t most_file_bytes = 0;
+  RLX_FIELDS(ConversionText, field("dequantize", &ConversionText::dequantize),
+             field("quantize", &ConversionText::quantize), field("most_file_bytes", &ConversionText::most_file_bytes));
+};
+ConversionText conversion_from(const char* options) {
+  auto given = read_over(ConversionText{}, options ? options : "{}", "options");
+  if (given.most_file_bytes < 0)
+    fail(ErrorCode::invalid_argument, "most_file_bytes is ", given.most_file_bytes, "; it is 0 or more");
+  return given;
+}
+std::optional<rlx::DType> dequantized_to(const ConversionText& given) {
+  if (given.dequantize.empty()) return std::nullopt;
+  return rlx::dtype_named(given.dequantize);
+}
+/// `tensors` are pairs of names and tensors.
+template <class Named>
+char* conversion_report(const Named& tensors, const std::vector<std::string>& notes) {
+  uint64_t bytes = 0;
+  for (const auto& each : tensors) bytes += each.second.byte_count();
+  const nlohmann::ordered_json all = {{"tensors", tensors.size()}, {"bytes", bytes}, {"notes", notes}};
+  return own_text(all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 rlx::Tensor ids_tensor(const std::vector<int32_t>& ids) {
   return rlx::Tensor::of<int32_t>({static_cast<int64_t>(ids.size())}, ids);
 }
@@ -86,6 +111,31 @@ rlx::Tensor ids_tensor(const std::vector<int32_t>& ids) {
 }  // namespace
 
 extern "C" {
+
+// ---- in the other format ----
+rlx_status rlx_language_model_to_gguf(const char* folder, const char* path, const char* options, char** notes,
+                                      rlx_error** error) {
+  return guarded(error, [&] {
+    const std::string from = required_text(folder, "folder"), to = required_text(path, "path");
+    const ConversionText given = conversion_from(options);
+    rlx::GgufModel model = rlx::gguf_model_of_folder(from, {.dequantize = dequantized_to(given)});
+    if (!given.quantize.empty()) rlx::quantize_matrices(model, rlx::dtype_named(given.quantize));
+    rlx::write_gguf_model(to, model, {.most_part_bytes = static_cast<uint64_t>(given.most_file_bytes)});
+    if (notes) *notes = conversion_report(model.tensors, model.notes);
+  });
+}
+rlx_status rlx_language_model_to_folder(const char* path, const char* folder, const char* options, char** notes,
+                                        rlx_error** error) {
+  return guarded(error, [&] {
+    const std::string from = required_text(path, "path"), to = required_text(folder, "folder");
+    const ConversionText given = conversion_from(options);
+    if (!given.quantize.empty())
+      fail(ErrorCode::invalid_argument, "quantize is '", given.quantize, "', and a folder has no blocks");
+    const rlx::FolderModel model = rlx::folder_model_of_gguf(from, {.dequantize = dequantized_to(given)});
+    rlx::write_folder_model(to, model, static_cast<uint64_t>(given.most_file_bytes));
+    if (notes) *notes = conversion_report(model.tensors, model.notes);
+  });
+}
 
 // ---- models ----
 rlx_status rlx_language_model_load(const char* path, const char* device, const rlx_language_model_options* options,

@@ -435,6 +435,7 @@ Tensor GgufFile::tensor(std::string_view name) const {
   if (is_grouped) gguf::nvfp4_from_file(data.data(), data.size(), to);
   else std::memcpy(to, data.data(), data.size());
   if (part.is_swapped) gguf::swap_bytes(entry->dtype, {to, data.size()});
+  release_pages(Tensor::borrow(u8, {static_cast<int64_t>(data.size())}, data));
   return copy;
 }
 

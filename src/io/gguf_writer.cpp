@@ -5,13 +5,15 @@
 #include "io/atomic_file.h"
 #include "io/gguf_format.h"
 #include "io/names_in_messages.h"
+#include "io/streamed_bytes.h"
+#include "rlx/lazy_tensor.h"
 
 namespace rlx {
 
 namespace gguf {
 namespace {
 
-using NamedTensor = std::pair<std::string, Tensor>;
+using NamedTensor = std::pair<std::string, LazyTensor>;
 
 /// What stands before the data, in the version and byte order of the file.
 class Writer {
@@ -152,8 +154,9 @@ void write_part(const std::string& path, std::span<const NamedTensor> tensors, c
   AtomicFile file(path);
   file.write(out.bytes());
   std::vector<std::byte> kept;
-  for (const auto& [name, tensor] : tensors) {
-    file.write(file_bytes(tensor, options, kept));
+  for (const auto& [name, lazy] : tensors) {
+    const Tensor tensor = lazy.make();
+    write_and_release(file, tensor, file_bytes(tensor, options, kept));
     file.write(std::string(static_cast<size_t>(padding(tensor.byte_count())), '\0'));
   }
   file.commit();
@@ -164,6 +167,11 @@ void write_part(const std::string& path, std::span<const NamedTensor> tensors, c
 
 void write_gguf(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
                 const GgufMetadata& metadata, const GgufWriteOptions& options) {
+  stream_gguf(path, {tensors.begin(), tensors.end()}, metadata, options);
+}
+
+void stream_gguf(const std::string& path, const std::vector<std::pair<std::string, LazyTensor>>& tensors,
+                 const GgufMetadata& metadata, const GgufWriteOptions& options) {
   with_context([&] { return "writing the GGUF file '" + path + "'"; },
                [&] {
                  gguf::require_writable(tensors, metadata, options);

@@ -1,5 +1,5 @@
 // JSON texts from files as a tree. nlohmann::json reads them, event by event; its own tree is not used, because its
-// destructor takes memory, and ends the process where there is none. This one can be let go of whatever happens.
+// destructor allocates memory, and ends the process if there is none. Destroying this one allocates nothing.
 #pragma once
 
 #include <cstdint>

@@ -133,6 +133,26 @@ void put(const fs::path& path, std::string_view content) {
   file.commit();
 }
 
+/// What stands at the target may be replaced: nothing, an empty folder, or a package, which has a manifest and data and
+/// nothing else. Other programs have folders with a Manifest.json too, and those hold somebody's files.
+void require_replaceable(const fs::path& target, const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(target, error)) return;
+  const auto leave_alone = [&](const auto&... why) {
+    fail(ErrorCode::io, "there is a '", path, "' already that is no package", why...,
+         "; it is not replaced: remove it, or choose another name");
+  };
+  if (!fs::is_directory(target, error))
+    fail(ErrorCode::io, "'", path, "' is a file, and a package is a folder; it is not replaced: choose another name");
+  if (fs::is_empty(target, error)) return;
+  if (!fs::exists(target / "Manifest.json", error)) leave_alone();
+  for (const fs::directory_entry& entry : fs::directory_iterator(target, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "Manifest.json" && name != "Data" && name != ".DS_Store")
+      leave_alone(" ('", name, "' is no part of one)");
+  }
+}
+
 }  // namespace
 
 MlPackageSizes check_model_size(const mil::Model& model) { return lay_out(model).sizes(); }
@@ -154,33 +174,28 @@ Tensor PackageInMemory::tensor(const mil::Value& value) const {
 }
 
 MlPackageSizes write_mlpackage(const std::string& path, const mil::Model& model) {
-  return with_context(
-      [&] { return "writing the Core ML package '" + path + "'"; },
-      [&] {
-        Laid laid = lay_out(model);
-        fs::path target(path);
-        if (target.filename().empty()) target = target.parent_path();  // "X.mlpackage/"
-        std::error_code error;
-        if (fs::is_symlink(target, error)) target = fs::weakly_canonical(target, error);
-        if (fs::exists(target, error) && !fs::exists(target / "Manifest.json", error) && !fs::is_empty(target, error))
-          fail(ErrorCode::io, "there is a '", path,
-               "' already that is no package; it is not replaced: remove it, or choose another name");
-        if (fs::exists(target, error) && !fs::is_directory(target, error))
-          fail(ErrorCode::io, "'", path, "' is a file, and a package is a folder; choose another name");
-        FolderBeside folder(target);
-        fs::path data = folder.path() / "Data" / "com.apple.CoreML";
-        fs::create_directories(laid.blobs.empty() ? data : data / "weights", error);
-        if (error) refuse("create", data, error.value());
-        if (!laid.blobs.empty()) {
-          AtomicFile file((data / "weights" / "weight.bin").string());
-          laid.blobs.write(file);
-          file.commit();
-        }
-        put(data / "model.mlmodel", laid.model);
-        put(folder.path() / "Manifest.json", manifest_of(laid));
-        folder.take_name(target);
-        return laid.sizes();
-      });
+  return with_context([&] { return "writing the Core ML package '" + path + "'"; },
+                      [&] {
+                        Laid laid = lay_out(model);
+                        fs::path target(path);
+                        if (target.filename().empty()) target = target.parent_path();  // "X.mlpackage/"
+                        std::error_code error;
+                        if (fs::is_symlink(target, error)) target = fs::weakly_canonical(target, error);
+                        require_replaceable(target, path);
+                        FolderBeside folder(target);
+                        fs::path data = folder.path() / "Data" / "com.apple.CoreML";
+                        fs::create_directories(laid.blobs.empty() ? data : data / "weights", error);
+                        if (error) refuse("create", data, error.value());
+                        if (!laid.blobs.empty()) {
+                          AtomicFile file((data / "weights" / "weight.bin").string());
+                          laid.blobs.write(file);
+                          file.commit();
+                        }
+                        put(data / "model.mlmodel", laid.model);
+                        put(folder.path() / "Manifest.json", manifest_of(laid));
+                        folder.take_name(target);
+                        return laid.sizes();
+                      });
 }
 
 }  // namespace rlx

@@ -197,6 +197,7 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
   if (reinterpret_cast<uintptr_t>(data.data()) % alignment != 0) {
     Tensor copy = Tensor::uninitialized(entry->dtype, entry->shape);
     if (!data.empty()) std::memcpy(copy.mutable_data(), data.data(), data.size());
+    release_pages(Tensor::borrow(u8, {static_cast<int64_t>(data.size())}, data));
     return copy;
   }
   return Tensor::borrow(entry->dtype, entry->shape, data, contents_->owner);

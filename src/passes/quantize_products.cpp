@@ -24,7 +24,7 @@ constexpr int64_t kFewTerms = 48;
 constexpr int64_t kFewChannels = 4;
 /// Pointwise convolutions to fewer channels multiply each code so few times that quantizing takes what int8 saves (1.05
 /// of the time of f32 with 56 channels, 0.92 with 64, 0.84 with 96). The last ones of MobileNet's pipelines with
-/// depthwise convolutions (backends/cpu/convolution_chain.h) are among them.
+/// depthwise convolutions (backends/cpu/convolution_pipeline.h) are among them.
 constexpr int64_t kFewPointwiseOutputs = 64;
 /// Other ones to fewer channels: 1.3 of the time of f32 with 24 channels, 0.73 with 32.
 constexpr int64_t kFewConvolvedOutputs = 32;

@@ -9,13 +9,6 @@
 
 namespace rlx {
 
-int64_t View::count() const {
-  int64_t n = 1;
-  for (int64_t extent : shape) n *= extent;
-  return n;
-}
-bool is_dense(const View& v) { return is_dense(v.shape, v.strides); }
-
 Executor::Executor(const Plan& plan, std::vector<std::shared_ptr<Launch>> launches,
                    const std::vector<const Tensor*>& fixed)
     : launches_(std::make_shared<const std::vector<std::shared_ptr<Launch>>>(std::move(launches))),

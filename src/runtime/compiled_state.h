@@ -39,7 +39,7 @@ struct CompiledGraph::State {
   std::vector<Pair> pairs = {};
   std::vector<size_t> free_inputs = {}, free_outputs = {};  // those that are in no pair
   ExtentBounds bounds = {};
-  const uint64_t number = next_number();  // not that of another one
+  const uint64_t number = next_number();  // no other one in this process has it
   std::set<std::string> unbound = {};     // the names of params that are not bound yet
   /// Params that were bound before the graph was compiled.
   std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting = {};
@@ -68,18 +68,24 @@ struct PendingRun::State {
   size_t position(size_t output) const { return positions.empty() ? output : positions[output]; }
 };
 
-/// CompiledGraph::run_into for a device with memory of its own: copies the inputs there, runs, and copies the results
-/// back. With `kept`, inputs and outputs are those that are not in it. Steps are timed if there is room for their
-/// times.
+/// CompiledGraph::run_into for a device with memory of its own that did not run from the host's: copies the inputs
+/// there, runs, and copies the results back. With `kept`, inputs and outputs are those that are not in it. Steps are
+/// timed if there is room for their times.
 std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<CompiledGraph::State>& state, Tensors inputs,
                                          std::span<Tensor> outputs, std::vector<StepTime>* steps,
                                          GraphState::Impl* kept = nullptr);
-/// Measures one run, which gives what the device did for it. The steps' times that it adds to `times` count from its
-/// own begin.
+/// Calls `run`, which runs the graph once, and makes a profile of it. `run` adds the times of steps to `times`, counted
+/// from when the device began; in the profile they count from the beginning of the call.
 Profile timed_profile(std::vector<StepTime>& times, const std::function<std::shared_ptr<RunRecord>()>& run);
-/// Begins a run with tensors on the graph's device that are not in the state, which then has what the run will give.
+/// Begins a run with a state. `inputs` are on the graph's device and are those that the state does not have; the state
+/// has the new values at once, which are ready when the run ends.
 PendingRun submit_with_state(const std::shared_ptr<CompiledGraph::State>& state, std::span<const DeviceTensor> inputs,
                              GraphState::Impl& kept, std::shared_ptr<RunRecord> record,
                              std::vector<StepTime>* steps = nullptr);
+/// DeviceExecutable::run_from_host, whose copies are counted, in `record` too unless that is null. `outputs` or
+/// `memory` is empty.
+bool ran_from_host(const CompiledGraph::State& state, Tensors inputs, std::span<Tensor> outputs,
+                   std::span<const std::span<std::byte>> memory, std::vector<StepTime>* steps,
+                   const std::shared_ptr<RunRecord>& record);
 
 }  // namespace rlx

@@ -214,7 +214,7 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
     fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
          " outputs, got room for ", outputs.size());
   if (!state_->on_host) {
-    run_on_device(state_, inputs, outputs, nullptr);
+    if (!ran_from_host(*state_, inputs, outputs, {}, nullptr, nullptr)) run_on_device(state_, inputs, outputs, nullptr);
     return;
   }
   state_->bounds.check(state_->graph, inputs);
@@ -232,6 +232,8 @@ void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<st
     size_t wanted = is_byte_sized(t) ? std::min<size_t>(byte_size(t), 8) : 1;
     in_place &= reinterpret_cast<uintptr_t>(memory[o].data()) % wanted == 0;
   }
+  if (in_place && !memory.empty() && !state_->on_host && ran_from_host(*state_, inputs, {}, memory, nullptr, nullptr))
+    return;
   if (in_place && !memory.empty() && state_->on_host) {
     options.memory = memory;
     state_->bounds.check(state_->graph, inputs);

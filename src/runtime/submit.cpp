@@ -263,7 +263,8 @@ std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, st
       host_run.reset(new HostRun{state, {}, outputs, run->cancel, run->record, threads, std::move(source)});
       for (const DeviceTensor& t : inputs) host_run->inputs.push_back(t.on_device());
     } else {
-      run->event = launched(*state, given, outputs, {threads, run->cancel, profile, run->record}, after, *run->record);
+      const LaunchOptions how{threads, run->cancel, profile, run->record};
+      run->event = launched(*state, given, outputs, how, after, *run->record);
     }
     marks.set(run->event);
   }
@@ -339,9 +340,35 @@ PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs, Grap
   return submit_with_state(state_, given, state.impl(), record);
 }
 
+bool ran_from_host(const State& state, Tensors inputs, std::span<Tensor> outputs,
+                   std::span<const std::span<std::byte>> memory, std::vector<StepTime>* steps,
+                   const std::shared_ptr<RunRecord>& record) {
+  state.bounds.check(state.graph, inputs);
+  RunOptions options{state.threads.load(std::memory_order_relaxed), steps};
+  options.memory = memory;
+  options.observer = record;
+  if (!state.on_device->run_from_host(inputs, outputs, options)) return false;
+  TransferCounts& counts = state.memory->counts();
+  const auto count = [&](std::atomic<uint64_t> TransferCounts::*of_all, uint64_t Transfers::*of_run, uint64_t n) {
+    counts.*of_all += n;
+    if (record) record->count(of_run, n);
+  };
+  uint64_t to_device = 0, to_host = 0;
+  for (const Tensor& t : inputs) to_device += t.byte_count();
+  for (const Tensor& t : outputs) to_host += t.byte_count();
+  for (const auto& bytes : memory) to_host += bytes.size();
+  count(&TransferCounts::copies_to_device, &Transfers::copies_to_device, inputs.size());
+  count(&TransferCounts::bytes_to_device, &Transfers::bytes_to_device, to_device);
+  count(&TransferCounts::copies_to_host, &Transfers::copies_to_host, outputs.size() + memory.size());
+  count(&TransferCounts::bytes_to_host, &Transfers::bytes_to_host, to_host);
+  count(&TransferCounts::host_waits, &Transfers::host_waits, 1);
+  return true;
+}
+
 std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<State>& state, Tensors inputs, std::span<Tensor> outputs,
                                          std::vector<StepTime>* steps, GraphState::Impl* kept) {
   auto record = std::make_shared<RunRecord>();
+  if (!kept && steps && ran_from_host(*state, inputs, outputs, {}, steps, record)) return record;
   const auto given = kept ? fed(*state, inputs, *record, state->free_inputs) : fed(*state, inputs, *record);
   const PendingRun run =
       kept ? submit_with_state(state, given, *kept, record, steps) : PendingRun(begun(state, given, record, steps));

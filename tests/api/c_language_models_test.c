@@ -475,9 +475,38 @@ static void adapters_stand_beside_the_products(void) {
   FAILS(rlx_language_model_load(GOLDEN, "cpu", &options, NULL, &model, &error), RLX_NOT_FOUND, "no/such");
 }
 
+/* llama3 as a GGUF file, in parts, and as a folder again: with the logits of transformers each time. */
+static void folders_become_files_and_files_folders(void) {
+  static char place[] = "/tmp/rlx_c_conversions_XXXXXX", file[96], part[96], back[96], parts[96], index[160];
+  char* notes = NULL;
+  EXPECT(mkdtemp(place) != NULL);
+  snprintf(file, sizeof file, "%s/m.gguf", place), snprintf(parts, sizeof parts, "%s/p.gguf", place);
+  snprintf(part, sizeof part, "%s/p-00001-of-00002.gguf", place), snprintf(back, sizeof back, "%s/back", place);
+  snprintf(index, sizeof index, "%s/model.safetensors.index.json", back);
+  OK(rlx_language_model_to_gguf(GOLDEN, file, NULL, &notes, &error));
+  EXPECT(notes && strstr(notes, "\"tensors\":") && strstr(notes, "the folder has no tokenizer"));
+  rlx_text_free(notes);
+  logits_are_those_of_transformers(0, 0, file);
+  OK(rlx_language_model_to_gguf(GOLDEN, parts, "{most_file_bytes = 15000}", NULL, &error));
+  logits_are_those_of_transformers(0, 0, part);
+  OK(rlx_language_model_to_folder(file, back, "{most_file_bytes = 10000}", &notes, &error));
+  EXPECT(notes && strstr(notes, "the file has no tokenizer"));
+  rlx_text_free(notes);
+  EXPECT(access(index, R_OK) == 0);
+  logits_are_those_of_transformers(0, 0, back);
+  notes = NULL;
+  FAILS(rlx_language_model_to_folder(file, back, NULL, &notes, &error), RLX_INVALID_ARGUMENT, "not an empty folder");
+  EXPECT(notes == NULL);
+  FAILS(rlx_language_model_to_folder(file, place, "{quantize = \"q8_0\"}", NULL, &error), RLX_INVALID_ARGUMENT,
+        "has no blocks");
+  FAILS(rlx_language_model_to_gguf(GOLDEN, file, "{most_file_bytes = -1}", NULL, &error), RLX_INVALID_ARGUMENT,
+        "0 or more");
+}
+
 int main(void) {
   const size_t count = read_golden();
   EXPECT(count > 4);
+  folders_become_files_and_files_folders();
   a_model_says_what_it_is();
   logits_are_those_of_transformers(0, 0, GOLDEN);
   logits_are_those_of_transformers(7, 1, GOLDEN);

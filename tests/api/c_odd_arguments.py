@@ -93,6 +93,9 @@ VALID = {
     "rlx_compiled_set_param_on_device.tensor": "o.w_there", "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
     "rlx_compile_text.text": "kShifted", "rlx_compile_text.size": "strlen(kShifted)", "rlx_compile_text.names": "kShiftName",
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",
+    "rlx_graph_parse_with.text": "kShifted", "rlx_graph_parse_with.size": "strlen(kShifted)",
+    "rlx_graph_parse_with.names": "kShiftName", "rlx_graph_parse_with.types": "kShiftType",
+    "rlx_graph_parse_with.values": "&shift_memory",
     "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
     "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "bytes": "&made_bytes", "limit": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
     "rlx_compiled_placement.json": "&made_text", "rlx_coreml_placement.json": "&made_text", "rlx_coreml_placement.device": '"coreml:ane"', "rlx_log_set_sink.sink": "ignore_message", "most": "1",
@@ -103,6 +106,9 @@ VALID = {
     "format": '"json"', "rlx_graph_manifest.text": "&made_text",
     "rlx_profile_phases.path": "profile_path", "rlx_profile_phases.json": "&made_text", "phase": '"decode"',
     "rlx_profile_options.path": "profile_path", "rlx_profile_options.json": "&made_text",
+    "rlx_language_model_to_gguf.folder": "language_model_path", "rlx_language_model_to_gguf.path": "written_gguf",
+    "rlx_language_model_to_gguf.notes": "&made_text", "rlx_language_model_to_folder.path": "gguf_path",
+    "rlx_language_model_to_folder.folder": "written_adapter", "rlx_language_model_to_folder.notes": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
 OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count
@@ -119,9 +125,9 @@ OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too
 # A state that the package has must come along; the rest may fail with other words, as the valid call does.
 ELSE_REFUSED = {"rlx_coreml_predict.state"}
 # The processor is one place; a graph with fake quantization has params that are not given here; what lies at the path is a graph and no library; RLX may
-# have been built without chat templates.
+# have been built without chat templates; the model has a vocab.txt alone, which no GGUF file is made of, and the GGUF file is none of a model.
 FAILS_WHEN_VALID = {"rlx_compiled_placement", "rlx_export_int8", "rlx_load_plugin", "rlx_chat_template_parse", "rlx_chat_template_load", "rlx_chat_template_describe",
-                    "rlx_chat_template_apply", "rlx_language_model_chat_template"}
+                    "rlx_chat_template_apply", "rlx_language_model_chat_template", "rlx_language_model_to_gguf", "rlx_language_model_to_folder"}
 # These belong to a rule that the library has called, and are tested within one (c_ops_test.c).
 WITHIN_RULES = {"rlx_error_create", "rlx_op_add_result", "rlx_kernel_parallel_for"}
 MIL_COND, MIL_WHILE = "OK(rlx_mil_begin_cond(o.mil, 1, NULL, &error));", "OK(rlx_mil_begin_while(o.mil, kMilIds, 1, NULL, &made_id, &error));"

@@ -308,6 +308,16 @@ static void a_compile_takes_text_and_constants(void) {
   shift[0] = shift[1] = 0; /* they were copied */
   OK(rlx_compiled_call(compiled, &input, 1, &output, 1, &error));
   EXPECT(y[0] == 11 && y[1] == 22);
+  float other_shift[] = {3, 4};
+  const rlx_buffer other = {other_shift, sizeof other_shift};
+  rlx_graph* graph = NULL;
+  OK(rlx_graph_parse_with(kShifted, strlen(kShifted), names, types, &other, 1, &graph, &error));
+  rlx_compiled* of_graph = NULL;
+  OK(rlx_compile(session, graph, NULL, &of_graph, &error));
+  OK(rlx_compiled_call(of_graph, &input, 1, &output, 1, &error));
+  EXPECT(y[0] == 4 && y[1] == 6);
+  rlx_compiled_free(of_graph);
+  rlx_graph_free(graph);
   rlx_compiled* none = NULL;
   rlx_status status =
       rlx_compile_text(session, kShifted, strlen(kShifted), others, types, &value, 1, NULL, &none, &error);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the installed librlx.so shows: the C++ symbols of src/cxx_exports.txt, the C functions of src/c_api/exports.txt, and, as RLX_PRIVATE, what the
-program calls besides. That src/cxx_exports.txt is what the headers declare, scripts/public_symbols.py finds out, with clang.
+program and the module of MLX call besides. That src/cxx_exports.txt is what the headers declare, scripts/public_symbols.py finds out, with clang.
 
     tests/api/cxx_exports.py INSTALLED_LIBRARY BUILD_LIBRARY [NM]
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST_PRIVATE = 60  # a program of ours that calls more is a reason to look what the headers lack
+MOST_PRIVATE = 90  # a program and a module of ours that call more are a reason to look what the headers lack
 
 
 def main():
@@ -31,7 +31,7 @@ def main():
         wrong.append(f"{len(private)} symbols are RLX_PRIVATE: {sorted(private)}")
     wrong += [f"{name} has the version '{version}'" for version, names in of.items() for name in names if version not in ("CXX", "0.1", "PRIVATE")]
     print(*wrong, sep="\n")
-    print(f"{len(shown)} symbols: {len(of.get('CXX', ()))} of C++ ({len(tables)} of them handles of ops and tables of attributes), {len(c_functions)} of C, {len(private)} for our program")
+    print(f"{len(shown)} symbols: {len(of.get('CXX', ()))} of C++ ({len(tables)} of them handles of ops and tables of attributes), {len(c_functions)} of C, {len(private)} for our program and module")
     listed_right = subprocess.run([sys.executable, ROOT / "scripts/public_symbols.py", whole, "--check"], check=False).returncode
     return 1 if wrong or listed_right not in (0, 77) else 0
 

@@ -29,6 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings" 
 
 import rlx  # noqa: E402
 import rlx.numpy as rnp  # noqa: E402
+from accepted_differences import functions_of, why_accepted  # noqa: E402
 from random_arguments import Calls  # noqa: E402
 
 try:
@@ -38,31 +39,9 @@ try:
 except ImportError:
     jax = jnp = None
 
-# Functions whose results are no values of their arguments, or which NumPy has under another contract (JAX's, or the array
-# API's, which the documentation of the function names).
-LEFT_OUT = {
-    "finfo": "describes a dtype", "iinfo": "describes a dtype",
-    "empty": "its elements are undefined in NumPy", "ndarray": "a type", "from_dlpack": "takes no arrays of NumPy's lists",
-    "bool_": "a type", "int8": "a type", "int16": "a type", "int32": "a type", "int64": "a type", "uint8": "a type", "uint16": "a type",
-    "uint32": "a type", "uint64": "a type", "float16": "a type", "float32": "a type", "float64": "a type", "complex64": "a type",
-    "complex128": "a type", "nextafter": "the neighbour of an f32 is not that of an f64", "astype": "also of lists and numbers",
-    "clip": "also without bounds of bools", "positive": "also of bools", "sinc": "at infinity it is 0, its limit",
-    "average": "of weights whose sum is 0 it is NaN, as in JAX", "mean": "floats saturate when they become integers",
-    "argsort": "of equals NumPy's default order is any", "arange": "of an array with one element NumPy's depends on its version",
-    "round": "also of bools", "digitize": "among what is not sorted it is any place", "cumprod": "floats saturate when they become integers",
-    "cumsum": "likewise", "broadcast_to": "True is no integer for NumPy", "split": "also of lists", "square": "integers are int32", "quantile": "of nothing it is NaN, as the mean",
-    "percentile": "likewise", "nanquantile": "likewise", "full": "floats saturate when they become integers", "full_like": "likewise", "searchsorted": "in what is not sorted it is any place", "reciprocal": "of integers is a float, as in JAX", "broadcast_shapes": "NumPy takes arrays for shapes", "take": "an index out of range is NaN, as in JAX",
-    "take_along_axis": "likewise; also of lists", "unravel_index": "what is out of range becomes the nearest in range, as in JAX",
-}
-# Of those, what is no matter of values, has no contract in JAX either, or another one on purpose: in JAX sinc is NaN at infinity, floats and the
-# bounds of clip wrap around in an integer dtype, percentiles beside an infinity are NaN, integers are int64 when it has
-# those, and running sums of bytes and of float16 wrap and round as they go.
-NOT_JAX = {"empty", "ndarray", "from_dlpack", "astype", "finfo", "iinfo", "nextafter", "argsort", "digitize", "searchsorted", "arange",
-           "sinc", "clip", "square", "percentile", "quantile", "nanquantile", "full", "full_like", "cumsum",
-           "cumprod"}
 SKIPPED = {"x", "y", "out", "order", "like", "subok", "casting", "signature", "copy", "device", "initial", "extobj", "optimize", "overwrite_input",
            "interpolation", "max_line_width", "stable", "period", "check_finite", "overwrite_a", "overwrite_b", "return_sign", "precision",
-           "preferred_element_type", "index_dtype", "is_stable", "num_keys", "out_sharding", "mean", "variance"}
+           "preferred_element_type", "index_dtype", "is_stable", "num_keys", "out_sharding", "mean", "variance", "where"}
 # Vectors have a sign and a phase of their own, and among equal values any basis; what belongs to the values is compared.
 COMPARED = {
     "linalg.eigh": lambda r: (r[0], r[1].shape), "linalg.eig": lambda r: (np.sort(np.abs(r[0]), -1), r[1].shape),
@@ -70,8 +49,6 @@ COMPARED = {
     "linalg.lstsq": lambda r: (r[0], *r[2:]),  # NumPy leaves the residuals out where JAX does not
     "linalg.svd": lambda r: (r[0].shape, r[1], r[2].shape) if isinstance(r, tuple) else r,
 }
-SOLVERS = {"linalg.inv", "linalg.pinv", "linalg.solve", "linalg.lstsq", "linalg.tensorsolve", "linalg.tensorinv", "linalg.matrix_power", "linalg.matrix_rank",
-           "linalg.slogdet", "linalg.solve_triangular", "linalg.qr", "linalg.expm", "linalg.cholesky"}
 
 
 class Family:
@@ -84,7 +61,7 @@ class Family:
 def of_modules(ours, theirs, leave=()):
     """What both have by one name."""
     return {n: (getattr(ours, n), getattr(theirs, n)) for n in sorted(dir(ours)) if not n.startswith("_") and n not in leave
-            and callable(getattr(ours, n)) and callable(getattr(theirs, n, None)) and hasattr(np if theirs is jnp else theirs, n)}
+            and callable(getattr(ours, n)) and not isinstance(getattr(ours, n), type) and callable(getattr(theirs, n, None)) and hasattr(np if theirs is jnp else theirs, n)}
 
 
 def of_arrays():
@@ -174,13 +151,13 @@ def families():
     arrays = of_arrays()
     one = of_indices(rnp.asarray, lambda array, place, values, how: getattr(rnp.asarray(array).at[place], how)(values))
     other = of_indices(np.asarray, updated_by_numpy)
-    main = [Family("numpy", "NumPy", of_modules(rnp, np, LEFT_OUT))]
+    main = [Family("numpy", "NumPy", of_modules(rnp, np, functions_of("JAX", "nobody")))]
     rest = [Family("linalg", "NumPy and SciPy", of_linalg, LINALG), Family("fft", "NumPy", of_modules(rlx.fft, np.fft), FFT),
             Family("special", "SciPy", of_modules(rlx.special, scipy.special, {"multigammaln", "expit"}), SPECIAL), Family("array", "NumPy", arrays),
             Family("index", "NumPy", {n: (one[n], other[n]) for n in one}, INDEXED)]
     if jax is None:
         return main, rest, [], []
-    theirs = [Family("numpy", "JAX", of_modules(rnp, jnp, set(rnp.__dict__) - {n for n, why in LEFT_OUT.items() if why != "a type"} | NOT_JAX))]
+    theirs = [Family("numpy", "JAX", of_modules(rnp, jnp, set(dir(rnp)) - functions_of("JAX")))]
     lax = {n: (getattr(rlx.ops, n), getattr(jax.lax, n, None) or getattr(jax.nn, n)) for n in ONE_ARRAY + TWO_ARRAYS}
     lax |= {n: (getattr(rlx.ops, n), f) for n, f in WITH_ATTRIBUTES(jax.lax).items()}
     by_jax = of_indices(jnp.asarray, lambda array, place, values, how: getattr(jnp.asarray(array).at[place], how)(values))
@@ -265,53 +242,6 @@ def by_position(calls, behind, makers):
     return made
 
 
-DIVIDE = ("floor_divide remainder mod fmod divide true_divide gcd lcm left_shift right_shift floordiv rfloordiv rmod divmod rdivmod lshift rlshift rshift rrshift "
-          "div rem shift_left shift_right_arithmetic shift_right_logical").split()
-
-
-def known(x):
-    """x as an array of numbers; what is none as an empty one of objects."""
-    try:
-        a = np.asarray(x)
-    except (TypeError, ValueError):
-        return np.empty(0, object)
-    return a if a.dtype.kind in "biufc" else np.empty(0, object)
-
-
-def is_undefined(family, name, args, keywords):
-    """Whether the other package has no result to be held to: a number that rounding decides, one that it fails at inside, or another
-    one on purpose."""
-    whole, x = f"{family.name}.{name}", known(args[0]) if args else known(None)
-    of_numpy = family.judge != "JAX"
-    if name in DIVIDE and family.name != "index":  # integers divided by zero: NumPy warns and says 0
-        y = known(args[1])
-        return not np.all(y) or "shift" in name and y.dtype.kind in "biuf" and bool(np.any((y < 0) | (y > 7)))
-    if whole in SOLVERS:  # matrices of which no digit of a result would be right
-        if x.ndim < 2 or x.size == 0:
-            return False
-        if name == "tensorsolve" and x.ndim == np.ndim(known(args[1])):
-            return True  # of no unknowns NumPy gives as many dims as a has
-        if name in ("tensorinv", "tensorsolve"):
-            x = x.reshape(x.shape[0], -1)
-        if name == "cholesky" and x.shape[-1] == x.shape[-2] and not np.array_equal(x, np.conj(x.swapaxes(-1, -2))):
-            return True  # which of two triangles that differ counts is JAX's affair
-        return not np.all(np.isfinite(x)) or bool(np.any(np.linalg.cond(x) > 1e3))
-    is_bool = x.dtype.kind == "b"
-    return (family.name == "fft" and not np.all(np.isfinite(x.astype(complex)))  # what differences of infinities are depends on their order
-            or name.startswith("irfft") and not x.size  # NumPy gives memory that nobody wrote to
-            or family.name == "fft" and x.ndim == 0 and "shift" in name  # of a number NumPy fails for want of an axis, and not on purpose
-            or name == "pad" and not x.shape  # of rank 0 its widths mean nothing
-            or name == "diff" and type(keywords.get("n")) is int and keywords["n"] == 0  # of a list NumPy gives the list
-            or name == "take_along_axis" and not of_numpy and not x.size  # out of nothing JAX takes 0
-            or name == "histogram" and x.ndim == 0 and bool(x == 2**20)  # f32 has too few digits for its bins
-            # Of integers JAX gives floats, and NumPy cuts them; JAX cuts divisors to the integers' dtype before.
-            or whole == "index.divide" and (is_bool or x.dtype.kind in "iu" and (of_numpy or known(args[2]).dtype.kind not in "iu"))
-            or family.name == "index" and x.dtype.kind in "iub" and args[-1] is np.nan  # a NaN that becomes an integer is 0 here
-            or family.name == "array" and name in ("clip", "round") and is_bool  # also of bools
-            or whole in ("special.logsumexp", "special.softmax") and (not x.size or not x.ndim)  # SciPy fails inside, or gives one dim more
-            or whole in ("special.i0", "special.i1") and bool(np.any(np.isinf(x.astype(complex)))))  # SciPy's in f32 gives NaN
-
-
 def outcome(f, args, keywords):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -383,7 +313,7 @@ def verdict(family, name, args, keywords):
 
 def run(families, count, seed, only=()):
     """As many calls, the families and their names in turn."""
-    calls, tally, findings = Calls(seed), collections.Counter(), collections.defaultdict(list)
+    calls, tally, reasons, findings = Calls(seed), collections.Counter(), collections.Counter(), collections.defaultdict(list)
     each = [[(f, n) for n in f.functions if not only or n in only] for f in families]
     each = [names for names in each if names]
     for i in range(count if each else 0):
@@ -399,14 +329,16 @@ def run(families, count, seed, only=()):
             keywords = {p: calls.argument(p, family.makers) for p in extra if calls.often(0.4)}
         if name in ("concatenate", "concat"):
             keywords.pop("dtype", None)  # NumPy's has a rule of its own for which casts are allowed
-        if is_undefined(family, name, args, keywords):
-            tally["undefined"] += 1
+        why = why_accepted(family, name, args, keywords)
+        if why:
+            tally["accepted"] += 1
+            reasons[why] += 1
             continue
         word, kind = verdict(family, name, args, keywords)
         tally[word] += 1
         if kind:
             findings[f"{family.name}.{name}"].append((f"{family.name}.{name}({', '.join([shown(a) for a in args] + [f'{k}={shown(v)}' for k, v in keywords.items()])})", kind))
-    return tally, findings
+    return tally, findings, reasons
 
 
 def main():
@@ -414,6 +346,7 @@ def main():
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--family", help="one of them alone: numpy, linalg, fft, special, array, index; beside JAX numpy, nn, lax, ops, random, index")
+    parser.add_argument("--accepted", action="store_true", help="print also which differences were accepted, and how often")
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
     is_wrong = False
@@ -423,16 +356,18 @@ def main():
         if not label:
             print("JAX is not installed: functions that have its contract were called beside nothing")
             break
-        tally = collections.Counter()
+        tally, accepted = collections.Counter(), collections.Counter()
         for part in chosen:
             share = given.calls if given.family else given.calls // 2
-            counted, findings = run(part, share, given.seed, given.names)
-            tally += counted
+            counted, findings, reasons = run(part, share, given.seed, given.names)
+            tally, accepted = tally + counted, accepted + reasons
             is_wrong |= bool(findings)
             for name, found in sorted(findings.items()):
                 for call, kind in found[:4]:
                     print(f"{call}\n    {kind}")
         print(f"{label}: {sum(tally.values())} calls, " + ", ".join(f"{n} {what}" for what, n in sorted(tally.items())))
+        for why, n in accepted.most_common() if given.accepted else ():
+            print(f"    {n} accepted: {why}")
     return 1 if is_wrong else 0
 
 

@@ -2,9 +2,14 @@
 """`rlx inspect` and `rlx convert` of GGUF files, on those that the package gguf wrote (tests/golden/generate/gguf_files.py)."""
 
 import json
+import math
+import os
+import shutil
+import struct
+import subprocess
 import unittest
 
-from program import GOLDEN, ProgramTest, f32, read_npy, read_safetensors, rlx, write_safetensors
+from program import GOLDEN, PROGRAM, ProgramTest, f32, read_npy, read_safetensors, rlx, write_safetensors
 
 FILES = GOLDEN / "gguf"
 
@@ -44,11 +49,73 @@ class Gguf(ProgramTest):
         out = self.folder / "out.gguf"
         self.succeeds("convert", FILES / "version2.gguf", "-o", out)
         self.assertEqual(out.read_bytes(), (FILES / "every_kind.gguf").read_bytes())
-        self.succeeds("convert", out, "-o", self.folder / "p.gguf", "--part-bytes", 5000)
+        self.succeeds("convert", out, "-o", self.folder / "p.gguf", "--shard-size", 5000)
         parts = sorted(self.folder.glob("p-*.gguf"))
         self.assertGreater(len(parts), 1)
         self.succeeds("convert", parts[0], "-o", self.folder / "whole.gguf")
         self.assertEqual((self.folder / "whole.gguf").read_bytes(), out.read_bytes())
+        self.succeeds("convert", out, "-o", self.folder / "q.gguf", "--part-bytes", 5000)  # the former name
+        self.assertEqual([path.read_bytes() for path in sorted(self.folder.glob("q-*.gguf"))],
+                         [path.read_bytes() for path in parts])
+
+    def test_shards(self):
+        whole, shards = self.folder / "w.safetensors", self.folder / "s.safetensors"
+        self.succeeds("convert", FILES / "every_kind.gguf", "-o", whole, "--dequantize", "f32")
+        self.succeeds("convert", FILES / "every_kind.gguf", "-o", shards, "--dequantize", "f32", "--shard-size", "20KB")
+        _, wanted = read_safetensors(whole)
+        index = json.loads((self.folder / "s.safetensors.index.json").read_text())
+        self.assertEqual(index["metadata"], {"total_size": sum(map(len, wanted.values()))})
+        read = {}
+        for name in sorted(set(index["weight_map"].values())):
+            self.assertRegex(name, r"^s-0000\d-of-0000\d.safetensors$")
+            for tensor, data in read_safetensors(self.folder / name)[1].items():
+                self.assertEqual(index["weight_map"][tensor], name)
+                read[tensor] = data
+        self.assertEqual(read, wanted)
+        self.fails(1, "remove it first", "convert", FILES / "every_kind.gguf", "-o", shards, "--dequantize", "f32", "--shard-size", "1GiB")
+        self.fails(1, "remove it first", "convert", FILES / "every_kind.gguf", "-o", shards, "--dequantize", "f32")
+        for size in ("", "x", "5 GB", "5gb", "0", "-1", "99999999999GB", "1.5GB"):
+            if size: self.fails(2, "--shard-size takes a number of bytes", "convert", whole, "-o", self.folder / "x.gguf", "--shard-size=" + size)
+
+    def test_a_model_is_not_held_in_memory(self):
+        """384 MiB in matrices of 4 MiB, as a file with holes; the program takes some 70 MiB for itself."""
+        layers, width, folder = 12, 1024, self.folder / "large"
+        shapes = {"model.embed_tokens.weight": [512, width], "lm_head.weight": [512, width], "model.norm.weight": [width]}
+        for i in range(layers):
+            at = f"model.layers.{i}."
+            shapes |= {at + f"self_attn.{m}_proj.weight": [width, width] for m in "qkvo"}
+            shapes |= {at + f"mlp.{m}_proj.weight": [width, width] for m in ("gate", "up", "down")}
+            shapes |= {at + f"{n}_layernorm.weight": [width] for n in ("input", "post_attention")}
+        header, end = {}, 0
+        for name, shape in shapes.items():
+            begin, end = end, end + 4 * math.prod(shape)
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+        folder.mkdir()
+        text = json.dumps(header).encode()
+        with open(folder / "model.safetensors", "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            file.truncate(8 + len(text) + end)
+        config = {"model_type": "llama", "hidden_size": width, "intermediate_size": width, "num_hidden_layers": layers, "num_attention_heads": 8,
+                  "num_key_value_heads": 8, "vocab_size": 512, "rms_norm_eps": 1e-6, "max_position_embeddings": 64}
+        (folder / "config.json").write_text(json.dumps(config))
+        self.assertGreater(end, 300 << 20)
+
+        def peak(*words):
+            """In MiB."""
+            process = subprocess.Popen([PROGRAM, *map(str, words)], stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 0, words)
+            return usage.ru_maxrss / 1024
+
+        made, quantized = self.folder / "m.gguf", self.folder / "q.gguf"
+        for words in (("convert", folder, "-o", made), ("convert", folder, "-o", quantized, "--quantize", "q8_0"),
+                      ("convert", made, "-o", self.folder / "f"), ("convert", quantized, "-o", self.folder / "p"),
+                      ("convert", quantized, "-o", self.folder / "b", "--dequantize", "bf16"),
+                      ("convert", made, "-o", self.folder / "m.safetensors", "--shard-size", "100MB")):
+            with self.subTest(words):
+                self.assertLess(peak(*words), 140)
+                shutil.rmtree(words[3], ignore_errors=True)
 
     def test_matrices_are_quantized_and_vectors_not(self):
         weights, out = self.folder / "w.safetensors", self.folder / "w.gguf"
@@ -60,7 +127,7 @@ class Gguf(ProgramTest):
             self.assertEqual(types, {"m": f"{kind}[2, 256]", "odd": "f32[2, 5]", "v": "f32[256]"})
         self.assertEqual(json.loads(self.succeeds("inspect", out, "--json"))["metadata"], {"general.quantization_version": ["u32", 2]})
         self.fails(2, "--quantize takes one of q4_0, .*, and got 'q9'", "convert", weights, "-o", out, "--quantize", "q9")
-        self.fails(2, "are of GGUF files", "convert", weights, "-o", weights, "--quantize", "q8_0")
+        self.fails(2, "is of GGUF files", "convert", weights, "-o", weights, "--quantize", "q8_0")
 
     def test_metadata_of_kinds_follow_the_tensors(self):
         weights, out, plain = self.folder / "w.safetensors", self.folder / "w.gguf", self.folder / "plain.gguf"
@@ -123,7 +190,7 @@ class Gguf(ProgramTest):
             logits.append(read_npy(npy))
         self.assertLess(max(abs(a - b) for a, b in zip(logits[0][1], logits[1][1])), 1e-4)
         self.fails(2, "is there, and not an empty folder", "convert", file, "-o", folder)
-        self.fails(2, "are of GGUF files, and -o is the folder", "convert", file, "-o", self.folder / "x", "--quantize", "q8_0")
+        self.fails(2, "is of GGUF files, and -o is the folder", "convert", file, "-o", self.folder / "x", "--quantize", "q8_0")
         self.fails(1, "general.architecture", "convert", FILES / "every_kind.gguf", "-o", self.folder / "y")
         self.assertFalse((self.folder / "y").exists())
 

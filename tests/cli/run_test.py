@@ -171,6 +171,26 @@ graph @g {
         self.fails(2, "give one of them", "where", graph, "--strategies", "--memory", "--dim", "n=2")
         self.fails(2, "--strategies needs a number for 'n'", "where", graph, "--strategies")
 
+    def test_the_rules_of_the_planners_are_printed_and_strategies_name_their_reasons(self):
+        rules = json.loads(self.succeeds("devices", "--rules", "--json"))
+        self.assertEqual(list(dict.fromkeys(r["of"] for r in rules)), ["products", "convolutions", "attention"])
+        for family in ("products", "convolutions", "attention"):
+            reasons = [r["reason"] for r in rules if r["of"] == family]
+            self.assertGreater(len(reasons), 3)
+            self.assertEqual(len(set(reasons)), len(reasons))
+        self.assertEqual(len(self.succeeds("devices", "--rules").splitlines()), len(rules) + 1)
+        graph = self.file("product.rlx", """rlx 1
+graph @g {
+  %0 = input() @"x" : f32[8, 96]
+  %1 = param() @"w" : f32[96, 64]
+  %2 = matmul(%0, %1) : f32[8, 64]
+  return %2 @"y"
+}
+""")
+        strategy = json.loads(self.succeeds("where", graph, "--strategies", "--json"))["steps"][0]["strategy"]
+        self.assertIn(strategy.split(": ", 1)[1], [r["reason"] for r in rules if r["of"] == "products"])
+        self.fails(2, "give one of them", "devices", "--rules", "--for", graph)
+
     def test_the_plan_of_a_run_is_printed_as_text(self):
         graph = self.file("two.rlx", """rlx 1
 graph @g {

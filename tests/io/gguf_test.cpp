@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "rlx/blocks.h"
 #include "rlx/gguf.h"
+#include "rlx/lazy_tensor.h"
 #include "support/io_files.h"
 #include "support/sanitized.h"
 
@@ -103,6 +105,44 @@ TEST_CASE("a written GGUF file equals that of the gguf package byte for byte") {
     write_gguf(folder / each.name, in_order(file), file.metadata(), each.options);
     CHECK(file_content(folder / each.name) == file_content(kGolden + each.name));
   }
+}
+
+TEST_CASE("files of lazy tensors are written with one of them in memory at a time, and have the same bytes") {
+  TemporaryFolder folder;
+  const auto file = GgufFile::open(kGolden + "every_kind.gguf", FileAccess::mapped);
+  int alive = 0, most_alive = 0, made = 0;
+  std::vector<std::pair<std::string, LazyTensor>> lazy;
+  for (const auto& entry : file.entries())
+    lazy.emplace_back(entry.name, LazyTensor(entry.dtype, entry.shape, [&, name = entry.name] {
+                        ++made, most_alive = std::max(most_alive, ++alive);
+                        // It may be a copy, which the owner keeps.
+                        const std::shared_ptr<const Tensor> t(new Tensor(file.tensor(name)), [&](const Tensor* gone) {
+                          --alive;
+                          delete gone;
+                        });
+                        return Tensor::borrow(t->dtype(), t->shape(), t->bytes(), t);
+                      }));
+  stream_gguf(folder / "lazy.gguf", lazy, file.metadata());
+  CHECK(file_content(folder / "lazy.gguf") == file_content(kGolden + "every_kind.gguf"));
+  CHECK((made == 36 && most_alive == 1 && alive == 0));
+  NamedLazyTensors numbers;
+  NamedTensors there;
+  for (const auto& [name, tensor] : lazy) {
+    if (is_block(tensor.dtype())) continue;
+    numbers.emplace(name, tensor);
+    there.emplace(name, file.tensor(name));
+  }
+  write_safetensors(folder / "a.safetensors", there, {{"k", "v"}});
+  made = most_alive = 0;
+  stream_safetensors(folder / "b.safetensors", numbers, {{"k", "v"}});
+  CHECK(file_content(folder / "a.safetensors") == file_content(folder / "b.safetensors"));
+  CHECK((made == static_cast<int>(numbers.size()) && most_alive == 1));
+  const LazyTensor wrong(f32, {2}, [] { return Tensor(f32, {3}); });
+  CHECK_THROWS_WITH_AS(wrong.make(), doctest::Contains("was to be f32[2] was made as f32[3]"), Error);
+  // What cannot be made leaves no file.
+  lazy.back().second = LazyTensor(f32, {2}, []() -> Tensor { fail(ErrorCode::io, "gone"); });
+  CHECK_THROWS_AS(stream_gguf(folder / "none.gguf", lazy), Error);
+  CHECK(!std::filesystem::exists(folder / "none.gguf"));
 }
 
 TEST_CASE("written in parts, a GGUF file is found whole again") {

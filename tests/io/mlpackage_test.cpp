@@ -233,6 +233,11 @@ TEST_CASE("what is no package is not replaced by one") {
         std::string::npos);
   CHECK(error_of([&] { write_mlpackage(folder / "no/x.mlpackage", model_of({})); }).code() == ErrorCode::not_found);
   CHECK(file_content(folder / "mine/letter.txt") == "dear");
+  // Others have manifests of this name, too.
+  put_file(folder / "mine/Manifest.json", "{}");
+  CHECK(message_of([&] { write_mlpackage(folder / "mine", model_of({})); }).find("'letter.txt' is no part of one") !=
+        std::string::npos);
+  CHECK(file_content(folder / "mine/letter.txt") == "dear");
   CHECK(folder.file_count() == 2);
 }
 

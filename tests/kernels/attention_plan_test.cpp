@@ -79,8 +79,8 @@ TEST_CASE("each problem of a table has the kernel that its reason explains") {
       {of_blocks, true, AttentionKernel::score_blocks, "keys or values are blocks"},
       {problem(f64, 512, 512, 64), true, AttentionKernel::rows, "f64 has scalar code alone"},
       {problem(f32, 512, 512, 64), false, AttentionKernel::score_blocks, "there are no matrix tiles"},
-      {problem(f32, 1, 4096, 128), true, AttentionKernel::few_queries, "the queries fill a smaller part"},
-      {problem(f32, 8, 4096, 128), true, AttentionKernel::few_queries, "the queries fill a smaller part"},
+      {problem(f32, 1, 4096, 128), true, AttentionKernel::few_queries, "the queries fill less of a vector"},
+      {problem(f32, 8, 4096, 128), true, AttentionKernel::few_queries, "the queries fill less of a vector"},
       {problem(f32, 9, 4096, 128), true, AttentionKernel::score_blocks, "with so few queries"},
       {problem(f32, 4, 4096, 32), true, AttentionKernel::score_blocks, "with so few queries"},
       {problem(f32, 63, 4096, 128), true, AttentionKernel::score_blocks, "with so few queries"},
@@ -90,7 +90,7 @@ TEST_CASE("each problem of a table has the kernel that its reason explains") {
       {problem(f32, 128, 128, 32), true, AttentionKernel::score_blocks, "with so few products"},
       {problem(f16, 256, 256, 32), true, AttentionKernel::matrix_tiles, "there are queries enough"},
       {problem(bf16, 2048, 2048, 128), true, AttentionKernel::matrix_tiles, "there are queries enough"},
-      {problem(f32, 0, 0, 32), true, AttentionKernel::few_queries, "the queries fill a smaller part"},
+      {problem(f32, 0, 0, 32), true, AttentionKernel::few_queries, "the queries fill less of a vector"},
   };
   for (const Row& row : rows) {
     const AttentionStrategy s = plan_attention(row.problem, target_with(row.tiles));

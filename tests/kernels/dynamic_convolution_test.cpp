@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/int8_isas.h"
 #include "kernels/kernel_test.h"
 #include "kernels/memory/aligned_memory.h"
 #include "support/emulated_tiles.h"
@@ -17,9 +18,6 @@ using namespace rlx::kernels;
 using namespace rlx::test;
 
 namespace {
-
-constexpr Int8DotIsa kConvolutionIsas[] = {Int8DotIsa::pairs, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni,
-                                           Int8DotIsa::tiles};
 
 struct Geometry {
   int spatial;
@@ -84,8 +82,8 @@ int64_t pixels_of(const int64_t* dims, int spatial) {
 }
 
 /// The sum for an output place, from the definition.
-int64_t sum_at(const ConvolutionArgs& a, const std::vector<int64_t>& codes, const std::vector<int8_t>& w, int64_t image,
-               int64_t o, const int64_t* out) {
+int64_t sum_at(const ConvolutionArgs& a, const std::vector<int64_t>& values, const std::vector<int8_t>& w,
+               int64_t image, int64_t o, const int64_t* out) {
   const int64_t channels = a.in_channels / a.groups, group = o / (a.out_channels / a.groups);
   int64_t sum = 0;
   for (int64_t t = 0; t < pixels_of(a.kernel, a.spatial); ++t) {
@@ -98,7 +96,7 @@ int64_t sum_at(const ConvolutionArgs& a, const std::vector<int64_t>& codes, cons
       at += place * a.x_strides[d], tap_at += tap * a.w_strides[d];
     }
     for (int64_t c = 0; is_inside && c < channels; ++c)
-      sum += codes[static_cast<size_t>(at + (group * channels + c) * a.x_channel_stride)] *
+      sum += values[static_cast<size_t>(at + (group * channels + c) * a.x_channel_stride)] *
              w[static_cast<size_t>(tap_at + c * a.w_in_stride)];
   }
   return sum;
@@ -107,7 +105,7 @@ int64_t sum_at(const ConvolutionArgs& a, const std::vector<int64_t>& codes, cons
 std::vector<float> wanted_of(const ConvolutionArgs& a, const ConvolutionOperands& in, const Epilogue& e) {
   const int64_t image = pixels_of(a.in_dims, a.spatial) * a.in_channels, outputs = pixels_of(a.out_dims, a.spatial);
   std::vector<float> scales, y(in.residual.size());
-  std::vector<int64_t> codes;
+  std::vector<int64_t> values;
   for (int64_t n = 0; n < a.batch; ++n) {
     const float* x = in.x.data() + n * image;
     float largest = 0, scale = 0;
@@ -118,7 +116,7 @@ std::vector<float> wanted_of(const ConvolutionArgs& a, const ConvolutionOperands
     if (!std::isnan(scale)) scale = std::max(largest / static_cast<float>(e.largest), 0x1p-126f);
     scales.push_back(scale);
     for (int64_t i = 0; i < image; ++i)
-      codes.push_back(std::isnan(scale) ? 0 : static_cast<int64_t>(std::nearbyint(x[i] * (1 / scale))));
+      values.push_back(std::isnan(scale) ? 0 : static_cast<int64_t>(std::nearbyint(x[i] * (1 / scale))));
   }
   for (int64_t n = 0; n < a.batch; ++n)
     for (int64_t o = 0; o < a.out_channels; ++o)
@@ -129,7 +127,7 @@ std::vector<float> wanted_of(const ConvolutionArgs& a, const ConvolutionOperands
           at += out[d] * a.y_strides[d];
         }
         const float w_scale = in.w_scale[static_cast<size_t>(o)], scale = scales[static_cast<size_t>(n)];
-        float v = static_cast<float>(sum_at(a, codes, in.w, n, o, out)) * (w_scale < scale ? w_scale : scale);
+        float v = static_cast<float>(sum_at(a, values, in.w, n, o, out)) * (w_scale < scale ? w_scale : scale);
         v = v * (w_scale < scale ? scale : w_scale);
         if (e.bias) v = v + in.bias[static_cast<size_t>(o)];
         if (e.residual) v = v + in.residual[static_cast<size_t>(at)];
@@ -155,17 +153,17 @@ int64_t wrong_convolution(const ConvolutionArgs& a, bool channels_last, const Co
   };
   const AlignedMemory packed = lent(convolution_weights_bytes(c)), own = lent(convolution_packing_bytes(c));
   pack_convolution_weights(c, in.w.data(), packed.get(), reinterpret_cast<std::byte*>(own.get()));
-  const AlignedMemory codes = lent(image_codes_bytes(c)), block = lent(convolution_block_bytes(c));
-  auto* const image_codes = reinterpret_cast<std::byte*>(codes.get());
+  const AlignedMemory values = lent(quantized_image_bytes(c)), block = lent(convolution_block_bytes(c));
+  auto* const image_values = reinterpret_cast<std::byte*>(values.get());
   std::vector<float> y(wanted.size() + 64, -77.0f);
   const int64_t image = c.inputs() * a.in_channels, out = c.outputs() * a.out_channels, n = c.weights.n;
   for (int64_t i = 0; i < a.batch; ++i) {
     const float* x = in.x.data() + i * image;
     ConvolutionBlock b{};
-    b.codes = image_codes, b.scale = dynamic_scale(largest_magnitude(x, image), e.largest);
+    b.values = image_values, b.scale = dynamic_scale(largest_magnitude(x, image), e.largest);
     const int64_t middle = c.inputs() / 3;
-    quantize_image(c, x, 0, middle, b.scale, image_codes);
-    quantize_image(c, x, middle, c.inputs(), b.scale, image_codes);
+    quantize_image(c, x, 0, middle, b.scale, image_values);
+    quantize_image(c, x, middle, c.inputs(), b.scale, image_values);
     b.packed = packed.get(), b.w_scale = in.w_scale.data(), b.bias = e.bias ? in.bias.data() : nullptr;
     b.residual = e.residual ? in.residual.data() + i * out : nullptr, b.y = y.data() + i * out;
     for (b.group = 0; b.group < a.groups; ++b.group)
@@ -177,7 +175,7 @@ int64_t wrong_convolution(const ConvolutionArgs& a, bool channels_last, const Co
   }
   int64_t wrong = std::count_if(y.end() - 64, y.end(), [](float v) { return v != -77.0f; }) +
                   overrun(packed, convolution_weights_bytes(c)) + overrun(own, convolution_packing_bytes(c)) +
-                  overrun(codes, image_codes_bytes(c)) + overrun(block, convolution_block_bytes(c));
+                  overrun(values, quantized_image_bytes(c)) + overrun(block, convolution_block_bytes(c));
   for (size_t i = 0; i < wanted.size(); ++i) {
     const bool is_same = std::isnan(wanted[i]) ? std::isnan(y[i]) : std::memcmp(&wanted[i], &y[i], sizeof(float)) == 0;
     wrong += !is_same;
@@ -194,11 +192,10 @@ void check_geometry(const Geometry& g, Random& random) {
     const ConvolutionOperands in(a, pixels_of(a.in_dims, a.spatial), pixels_of(a.out_dims, a.spatial), random);
     const std::vector<float> wanted = wanted_of(a, in, e);
     for_each_target([&] {
-      for (const Int8DotIsa isa : kConvolutionIsas) {
-        if (!has_int8_dot_isa(isa)) continue;
+      for (const Int8DotIsa isa : int8_isas_here()) {
         INFO("isa ", static_cast<int>(isa), ": ", g.batch, "x", g.in, " to ", g.out, " in ", g.groups, " groups, ",
              g.size[0], "x", g.size[1], "x", g.size[2], " by ", g.kernel[0], "x", g.kernel[1], "x", g.kernel[2],
-             ", last ", channels_last, ", bias ", e.bias, ", residual ", e.residual, ", codes to ", e.largest);
+             ", last ", channels_last, ", bias ", e.bias, ", residual ", e.residual, ", values to ", e.largest);
         CHECK(wrong_convolution(a, channels_last, in, e, wanted, isa) == 0);
       }
     });
@@ -237,7 +234,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "convolutions in 8 bits have the bits of their de
   for (const Geometry& g : cases) check_geometry(g, random);
 }
 
-TEST_CASE_FIXTURE(MatrixTiles, "rows of codes that do not fit the cache are exact") {
+TEST_CASE_FIXTURE(MatrixTiles, "rows of values that do not fit the cache are exact") {
   Random random(2);
   check_geometry({2, 1, 300, 20, 1, {7, 9, 1}, {3, 3, 1}, {1, 1, 1}, {1, 1, 0}, {1, 1, 0}, {1, 1, 1}}, random);
 }

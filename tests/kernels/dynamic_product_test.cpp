@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/int8_isas.h"
 #include "kernels/kernel_test.h"
 #include "kernels/memory/aligned_memory.h"
 #include "support/emulated_tiles.h"
@@ -17,13 +18,11 @@ using namespace rlx::test;
 
 namespace {
 
-constexpr Int8DotIsa kAllIsas[] = {Int8DotIsa::pairs, Int8DotIsa::avx_vnni, Int8DotIsa::avx512_vnni, Int8DotIsa::tiles};
-
 struct Case {
   int64_t m, k, n;
   bool bias = false, residual = false, transposed = false;
   Activation activation = Activation::none;
-  int32_t largest = 127;  ///< of x's codes
+  int32_t largest = 127;  ///< of x's quantized values
 };
 
 struct Operands {
@@ -138,10 +137,9 @@ TEST_CASE_FIXTURE(MatrixTiles,
         const Operands in(c, random);
         const std::vector<float> wanted = wanted_of(c, in);
         for_each_target([&] {
-          for (const Int8DotIsa isa : kAllIsas) {
-            if (!has_int8_dot_isa(isa)) continue;
+          for (const Int8DotIsa isa : int8_isas_here()) {
             INFO("isa ", static_cast<int>(isa), ": ", m, "x", k, "x", n, ", bias ", c.bias, ", residual ", c.residual,
-                 ", transposed ", c.transposed, ", activation ", static_cast<int>(c.activation), ", codes to ",
+                 ", transposed ", c.transposed, ", activation ", static_cast<int>(c.activation), ", values to ",
                  c.largest);
             CHECK(wrong_results(c, in, wanted, isa) == 0);
           }
@@ -149,7 +147,7 @@ TEST_CASE_FIXTURE(MatrixTiles,
       }
 }
 
-TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache, and sums of the largest codes, are exact") {
+TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache, and sums of the largest values, are exact") {
   Random random(2);
   const Case c{150, 4000, 33, true, false, false, Activation::none, 1023};
   const Operands in(c, random);
@@ -161,8 +159,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache, and sums of the 
   largest.w_scale.assign(3, 0.5f);
   const std::vector<float> wanted_largest = wanted_of(longest, largest);
   CHECK(wanted_largest[0] == doctest::Approx(-127.0 * 133'144 * 2.5 * 0.5));
-  for (const Int8DotIsa isa : kAllIsas) {
-    if (!has_int8_dot_isa(isa)) continue;
+  for (const Int8DotIsa isa : int8_isas_here()) {
     INFO("isa ", static_cast<int>(isa));
     CHECK(wrong_results(c, in, wanted, isa) == 0);
     CHECK(wrong_results(longest, largest, wanted_largest, isa) == 0);

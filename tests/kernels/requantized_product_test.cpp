@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/int8_isas.h"
 #include "kernels/kernel_test.h"
 #include "kernels/memory/aligned_memory.h"
 #include "support/emulated_tiles.h"
@@ -83,8 +84,7 @@ int64_t wrong_values(const Case& c, std::mt19937& random, Int8DotIsa isa = best_
 TEST_CASE_FIXTURE(MatrixTiles,
                   "8-bit products are exact, whatever the instructions, signs, zero points and tails, and sums wrap") {
   for_each_target([] {
-    for (Int8DotIsa isa : kInt8DotIsas) {
-      if (!has_int8_dot_isa(isa)) continue;
+    for (const Int8DotIsa isa : int8_isas_here()) {
       std::mt19937 random(1);
       for (DType x : {i8, u8})
         for (DType w : {i8, u8})
@@ -103,8 +103,7 @@ TEST_CASE_FIXTURE(MatrixTiles,
 
 TEST_CASE_FIXTURE(MatrixTiles,
                   "the largest values of either sign do not saturate on their way, with any instructions") {
-  for (Int8DotIsa isa : kInt8DotIsas) {
-    if (!has_int8_dot_isa(isa)) continue;
+  for (const Int8DotIsa isa : int8_isas_here()) {
     for (DType x_dtype : {i8, u8})
       for (DType w_dtype : {i8, u8})
         for (const uint8_t x_bits : {uint8_t{0x7f}, uint8_t{0x80}, uint8_t{0xff}})
@@ -131,6 +130,5 @@ TEST_CASE_FIXTURE(MatrixTiles,
 
 TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache are packed in pieces") {
   std::mt19937 random(2);
-  for (Int8DotIsa isa : kInt8DotIsas)
-    if (has_int8_dot_isa(isa)) CHECK(wrong_values({i8, i8, 300, 4000, 20, 3, 0, 1}, random, isa) == 0);
+  for (const Int8DotIsa isa : int8_isas_here()) CHECK(wrong_values({i8, i8, 300, 4000, 20, 3, 0, 1}, random, isa) == 0);
 }

@@ -107,7 +107,10 @@ TEST_CASE("a caller waits for a task that takes long") {
 
 #if defined(__linux__)
 TEST_CASE("a worker that was on its caller's processor gets tasks, and keeps its affinity mask") {
-  if (ThreadPool::hardware_threads() < 2) return;
+  if (ThreadPool::hardware_threads() < 2) {
+    MESSAGE("skipped: a worker beside its caller needs two processors");
+    return;
+  }
   cpu_set_t all;
   REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
   const auto caller = static_cast<pid_t>(syscall(SYS_gettid));

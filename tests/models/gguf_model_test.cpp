@@ -9,10 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 
 #include "models/checks.h"
+#include "models/language/weight_files.h"
 #include "rlx/blocks.h"
 #include "rlx/element.h"
 #include "rlx/language_model.h"
@@ -40,7 +44,7 @@ struct Both {
 Both both_of(const std::string& folder, const GgufModelOptions& options = {}) {
   const TemporaryFolder made;
   const GgufModel model = gguf_model_of_folder(folder, options);
-  write_gguf(made / "model.gguf", model.tensors, model.metadata);
+  write_gguf_model(made / "model.gguf", model);
   const auto ids = text_of_folder(folder);
   Both both{LanguageModel::load(folder, {.context = 256}).all_logits(ids),
             LanguageModel::load(made / "model.gguf", {.context = 256}).all_logits(ids),
@@ -86,7 +90,7 @@ TEST_CASE("a folder becomes the tensors and the metadata that llama.cpp's conver
     CHECK(made.tensors.size() == wanted.entries().size());
     for (const auto& each : made.tensors) {
       const auto& tensor = each.first;
-      const Tensor& value = each.second;
+      const Tensor value = each.second.make();
       CAPTURE(tensor);
       REQUIRE(wanted.find(tensor) != nullptr);
       const Tensor other = wanted.tensor(tensor);
@@ -193,7 +197,7 @@ TEST_CASE("packed matrices become blocks of the same numbers, bit for bit, or ar
     const GgufModel blocks = gguf_model_of_folder(folder), floats = gguf_model_of_folder(folder, {.dequantize = f32});
     size_t packed = 0;
     for (size_t i = 0; i < blocks.tensors.size(); ++i) {
-      const Tensor &b = blocks.tensors[i].second, &f = floats.tensors[i].second;
+      const Tensor b = blocks.tensors[i].second.make(), f = floats.tensors[i].second.make();
       CAPTURE(blocks.tensors[i].first);
       if (!is_block(b.dtype())) continue;
       ++packed;
@@ -237,7 +241,7 @@ TEST_CASE("halves stay halves, and vectors become f32") {
   const GgufModel made = gguf_model_of_folder(copy.path());
   for (const auto& each : made.tensors) {
     const auto& name = each.first;
-    const Tensor& t = each.second;
+    const LazyTensor& t = each.second;
     CAPTURE(name);
     CHECK(t.dtype() == (t.rank() == 1 ? f32 : bf16));
   }
@@ -308,7 +312,8 @@ T value_of(const GgufMetadata& metadata, const std::string& key) {
 TEST_CASE("the file's tokenizer makes the tokens of the package tokenizers") {
   const std::vector<std::array<const char*, 3>> kinds = {
       {"gpt2", "gpt2", "gpt-2"},      {"llama3", "gpt2", "llama-bpe"},     {"qwen2", "gpt2", "qwen2"},
-      {"llama2", "llama", "default"}, {"deepseek", "gpt2", "deepseek-v3"}, {"gemma", "llama", "default"}};
+      {"llama2", "llama", "default"}, {"deepseek", "gpt2", "deepseek-v3"}, {"gemma", "llama", "default"},
+      {"t5", "t5", "default"},        {"bert", "bert", "default"},         {"bert_cased", "bert", "default"}};
   for (const auto& each : kinds) {
     const char *name = each[0], *model = each[1], *pre = each[2];
     CAPTURE(name);
@@ -331,9 +336,10 @@ TEST_CASE("the file's tokenizer makes the tokens of the package tokenizers") {
                    eos = value_of<uint32_t>(made.metadata, "tokenizer.ggml.eos_token_id");
     CHECK(types[bos] == 3);
     CHECK(types[eos] == 3);
-    const bool has_bos = std::string(name) != "gpt2" && std::string(name) != "qwen2";
+    const bool has_bos = std::string(name) != "gpt2" && std::string(name) != "qwen2" && std::string(name) != "t5";
     CHECK(value_of<bool>(made.metadata, "tokenizer.ggml.add_bos_token") == has_bos);
-    CHECK(value_of<bool>(made.metadata, "tokenizer.ggml.add_eos_token") == (std::string(name) == "deepseek"));
+    CHECK(value_of<bool>(made.metadata, "tokenizer.ggml.add_eos_token") ==
+          (std::string(name) == "deepseek" || std::string(model) == "t5" || std::string(model) == "bert"));
     if (std::string(model) != "llama") continue;
     CHECK(value_of<bool>(made.metadata, "tokenizer.ggml.add_space_prefix") == (std::string(name) == "llama2"));
     // Two tokens stand to each other as their scores in SentencePiece's own file.
@@ -351,6 +357,34 @@ TEST_CASE("the file's tokenizer makes the tokens of the package tokenizers") {
     CHECK(std::count(types.begin(), types.end(), 6) == 256);
   }
   CHECK(says(gguf_model_of_folder(WithTokenizer("qwen2").path()).notes.at(0), "normal form C"));
+}
+
+TEST_CASE(
+    "tokens of Unigram keep their scores and table of characters, those of WordPiece begin with U+2581 or nothing") {
+  const GgufModel t5 = gguf_model_of_folder(WithTokenizer("t5").path());
+  const json source = json::parse(file_content(kTokenizers + "t5/tokenizer.json"));
+  const auto& scores = items_of<float>(t5.metadata, "tokenizer.ggml.scores");
+  const auto& types = items_of<int32_t>(t5.metadata, "tokenizer.ggml.token_type");
+  for (size_t id = 0; id < 500; ++id)
+    CHECK(scores[id] == static_cast<float>(source["model"]["vocab"][id][1].get<double>()));
+  CHECK(scores.back() == -10000);
+  CHECK((types[0] == 3 && types[1] == 3 && types[2] == 2 && types[3] == 1));
+  CHECK(value_of<uint32_t>(t5.metadata, "tokenizer.ggml.unknown_token_id") == 2);
+  CHECK(items_of<uint8_t>(t5.metadata, "tokenizer.ggml.precompiled_charsmap").size() > 200'000);
+  CHECK(value_of<bool>(t5.metadata, "tokenizer.ggml.remove_extra_whitespaces"));
+
+  for (const bool is_cased : {false, true}) {
+    const GgufModel bert = gguf_model_of_folder(WithTokenizer(is_cased ? "bert_cased" : "bert").path());
+    const auto& texts = items_of<std::string>(bert.metadata, "tokenizer.ggml.tokens");
+    CHECK(texts[1] == "[UNK]");
+    CHECK(std::find(texts.begin(), texts.end(), "\u2581the") != texts.end());
+    CHECK(std::find(texts.begin(), texts.end(), "ing") != texts.end());
+    CHECK(std::none_of(texts.begin(), texts.end(), [](const std::string& text) { return text.starts_with("##"); }));
+    CHECK(value_of<bool>(bert.metadata, "tokenizer.ggml.normalizer.lowercase") == !is_cased);
+    CHECK(value_of<bool>(bert.metadata, "tokenizer.ggml.normalizer.strip_accents") == !is_cased);
+    CHECK(value_of<uint32_t>(bert.metadata, "tokenizer.ggml.cls_token_id") == 2);
+    CHECK(value_of<uint32_t>(bert.metadata, "tokenizer.ggml.seperator_token_id") == 3);
+  }
 }
 
 TEST_CASE(
@@ -383,7 +417,7 @@ TEST_CASE("ends of texts and advice for sampling come from generation_config.jso
   CHECK(value_of<int32_t>(made.metadata, "general.sampling.top_k") == 20);
   CHECK(value_of<float>(made.metadata, "general.sampling.penalty_repeat") == 1.5F);
   const TemporaryFolder out;
-  write_gguf(out / "m.gguf", made.tensors, made.metadata);
+  write_gguf_model(out / "m.gguf", made);
   const LanguageModel read = LanguageModel::load(out / "m.gguf"), original = LanguageModel::load(folder.path());
   CHECK(read.stop_ids() == original.stop_ids());
   CHECK(read.bos_id() == original.bos_id());
@@ -425,6 +459,20 @@ TEST_CASE("tokenizers that no tokenizer.ggml.model is are refused") {
                        all["post_processor"]["single"].insert(all["post_processor"]["single"].begin(), twice);
                      }),
              "puts 2 tokens in front of a text"));
+  CHECK(says(refused("t5", [](json& all) { all["model"]["byte_fallback"] = true; }),
+             "'byte_fallback' in tokenizer.json"));
+  CHECK(says(refused("t5",
+                     [](json& all) {
+                       all["normalizer"]["normalizers"].push_back({{"type", "Lowercase"}});
+                     }),
+             "the tokenizer has no form in GGUF that gives the same tokens: of '"));
+  CHECK(
+      says(refused("bert", [](json& all) { all["post_processor"] = nullptr; }), "WordPiece without a token in front"));
+  CHECK(says(refused("bert",
+                     [](json& all) {
+                       all["pre_tokenizer"] = {{"type", "WhitespaceSplit"}};
+                     }),
+             "the tokenizer has no form in GGUF that gives the same tokens: of '"));
   const WithTokenizer bare("gpt2");
   std::filesystem::rename(bare / "tokenizer.json", bare / "vocab.txt");
   CHECK(says(bare.refused(), "there is a vocab.txt in"));
@@ -439,7 +487,7 @@ TEST_CASE("special tokens of Phi-3 take the space behind them in the folder, too
   const auto tokens_of_folder = [&](const std::string& name) {
     std::erase_if(made.metadata, [](const auto& each) { return each.first == "general.name"; });
     made.metadata.emplace_back("general.name", name);
-    write_gguf(files / "m.gguf", made.tensors, made.metadata);
+    write_gguf_model(files / "m.gguf", made);
     for (const auto& [file, text] : folder_model_of_gguf(files / "m.gguf").texts) put_file(files / file, text);
     const std::vector<int32_t> ids = Tokenizer::load(files / "tokenizer.json").encode("</s>  a").ids;
     CHECK(ids == Tokenizer::from_gguf(made.metadata).encode("</s>  a").ids);
@@ -453,10 +501,8 @@ namespace {
 /// The folder that a file becomes, written.
 class MadeFolder {
  public:
-  explicit MadeFolder(const std::string& gguf, const GgufModelOptions& options = {}) {
-    const FolderModel model = folder_model_of_gguf(gguf, options);
-    write_safetensors(folder_ / "model.safetensors", model.tensors);
-    for (const auto& [name, text] : model.texts) put_file(folder_ / name, text);
+  explicit MadeFolder(const std::string& gguf, const GgufModelOptions& options = {}, uint64_t most_file_bytes = 0) {
+    write_folder_model(folder_ / "", folder_model_of_gguf(gguf, options), most_file_bytes);
   }
   std::string path() const { return folder_ / ""; }
   std::string operator/(const std::string& file) const { return folder_ / file; }
@@ -494,6 +540,29 @@ TEST_CASE("the folder that llama.cpp's file becomes has the tensors and the logi
   }
 }
 
+TEST_CASE("tensors that are copied from a file are not kept beside the model's") {
+  const FolderCopy folder(kFolders + "llama3");
+  const std::string text = file_content(folder / "model.safetensors");
+  uint64_t size = 0;
+  std::memcpy(&size, text.data(), sizeof size);
+  std::string odd = text.substr(0, 8 + size) + " " + text.substr(8 + size);  // no tensor is aligned
+  ++size;
+  std::memcpy(odd.data(), &size, sizeof size);
+  put_file(folder / "model.safetensors", odd);
+  const auto config = LanguageModelConfig::from_json(file_content(folder / "config.json"));
+  for (const FileAccess access : {FileAccess::copied, FileAccess::mapped}) {
+    const auto weights = language::open_folder(folder.path(), config, access);
+    const Graph graph = decoder_graph(config);
+    for (const Ref& ref : graph.params()) {
+      CAPTURE(graph.node(ref).name);
+      Tensor value = weights->value(graph.node(ref).name, graph.type(ref));
+      const std::weak_ptr<const void> bytes = value.owner();
+      value = Tensor();
+      CHECK(bytes.expired());
+    }
+  }
+}
+
 TEST_CASE("blocks become what mlx-lm packs, with the same numbers, or are refused") {
   const TemporaryFolder files;
   for (const auto& each : {std::pair(q4_0, "gptq"), std::pair(q4_1, "mlx_4")}) {
@@ -501,7 +570,7 @@ TEST_CASE("blocks become what mlx-lm packs, with the same numbers, or are refuse
     const std::string folder = each.second;
     CAPTURE(name_of(kind));
     const GgufModel model = gguf_model_of_folder(kPackedFolders + folder);
-    write_gguf(files / "m.gguf", model.tensors, model.metadata);
+    write_gguf_model(files / "m.gguf", model);
     const MadeFolder made(files / "m.gguf");
     const Tensor wanted = read_npy(kPackedFolders + folder + "/logits.npy");
     const LanguageModel read = LanguageModel::load(made.path());
@@ -509,13 +578,51 @@ TEST_CASE("blocks become what mlx-lm packs, with the same numbers, or are refuse
     CHECK(worst_difference(read.all_logits(text_of_folder(kPackedFolders + folder)), wanted) < 1e-4F);
   }
   GgufModel model = gguf_model_of_folder(kPackedFolders + "awq");
-  write_gguf(files / "awq.gguf", model.tensors, model.metadata);
+  write_gguf_model(files / "awq.gguf", model);
   CHECK(says(message_of([&] { folder_model_of_gguf(files / "awq.gguf"); }),
              "and folders have no form with the same numbers for these blocks; dequantize them (--dequantize bf16)"));
   CHECK(MadeFolder(files / "awq.gguf", {.dequantize = bf16}).path() != "");
   const MadeFolder floats(files / "awq.gguf", {.dequantize = f32});
   CHECK(worst_difference(LanguageModel::load(floats.path()).all_logits(text_of_folder(kPackedFolders + "awq")),
                          read_npy(kPackedFolders + "awq/logits.npy")) < 1e-4F);
+}
+
+TEST_CASE("a folder in several files has an index as Hugging Face has it, and the same logits") {
+  const std::string gguf = kFolders + "llama3.gguf";
+  const MadeFolder whole(gguf), parts(gguf, {}, 10'000);
+  CHECK(!std::filesystem::exists(parts / "model.safetensors"));
+  const json index = json::parse(file_content(parts / "model.safetensors.index.json"));
+  const NamedTensors tensors = SafetensorsFile::open(whole / "model.safetensors").tensors();
+  size_t bytes = 0;
+  std::map<std::string, size_t> files;
+  for (const auto& named : tensors) {
+    const std::string& name = named.first;
+    const Tensor& tensor = named.second;
+    CAPTURE(name);
+    const auto file = index["weight_map"][name].get<std::string>();
+    files[file] += tensor.byte_count(), bytes += tensor.byte_count();
+    CHECK(SafetensorsFile::open(parts / file).tensor(name) == tensor);
+  }
+  CHECK(index["metadata"]["total_size"] == bytes);
+  REQUIRE(files.size() == 3);
+  CHECK(files.begin()->first == "model-00001-of-00003.safetensors");
+  for (const auto& file : files) CHECK(file.second <= 10'000);
+  const auto ids = text_of_folder(kFolders + "llama3");
+  CHECK(LanguageModel::load(parts.path()).all_logits(ids) == LanguageModel::load(whole.path()).all_logits(ids));
+  // Back to a file, of which the parts are read by one.
+  write_gguf_model(parts / "p.gguf", gguf_model_of_folder(parts.path()), {.most_part_bytes = 10'000});
+  CHECK(LanguageModel::load(parts / "p-00002-of-00003.gguf").all_logits(ids) ==
+        LanguageModel::load(gguf).all_logits(ids));
+  CHECK(says(message_of([&] { write_folder_model(parts.path(), folder_model_of_gguf(gguf)); }), "not an empty folder"));
+  CHECK(says(message_of([&] {
+               stream_safetensors_shards(whole / "model.safetensors",
+                                         {{"a", Tensor(f32, {9})}, {"b", Tensor(f32, {9})}}, {}, 40);
+             }),
+             "would say otherwise than what is to be written beside it (2 files); remove it first"));
+  CHECK(says(message_of([&] {
+               stream_safetensors_shards(parts / "model.safetensors", {{"a", Tensor(f32, {9})}}, {}, 0);
+             }),
+             "would say otherwise than what is to be written beside it (1 file); remove it first"));
 }
 
 TEST_CASE("each number of a packed folder is that of its block") {
@@ -544,15 +651,15 @@ TEST_CASE("each number of a packed folder is that of its block") {
     GgufModel model = gguf_model_of_folder(wide.path());
     Tensor gate;
     for (auto& [name, t] : model.tensors) {
-      if (t.rank() == 2) t = quantized(t, kind);
-      if (name == "blk.0.ffn_gate.weight") gate = t;
+      if (t.rank() == 2) t = quantized(t.make(), kind);
+      if (name == "blk.0.ffn_gate.weight") gate = t.make();
     }
     const TemporaryFolder files;
-    write_gguf(files / "m.gguf", model.tensors, model.metadata);
+    write_gguf_model(files / "m.gguf", model);
     const FolderModel folder = folder_model_of_gguf(files / "m.gguf");
-    const Tensor &words = folder.tensors.at(at + "mlp.gate_proj.weight"),
-                 &scales = folder.tensors.at(at + "mlp.gate_proj.scales"),
-                 &biases = folder.tensors.at(at + "mlp.gate_proj.biases");
+    const Tensor words = folder.tensors.at(at + "mlp.gate_proj.weight").make(),
+                 scales = folder.tensors.at(at + "mlp.gate_proj.scales").make(),
+                 biases = folder.tensors.at(at + "mlp.gate_proj.biases").make();
     const Tensor numbers = dequantized(gate);
     const size_t bits = kind == q8_0 ? 8 : 4;
     REQUIRE(words.shape() == Shape{256, static_cast<int64_t>(256 * bits / 32)});
@@ -573,14 +680,41 @@ TEST_CASE("each number of a packed folder is that of its block") {
   }
 }
 
+TEST_CASE("a folder whose files cannot all be written stays as it was") {
+  const TemporaryFolder folder;
+  const auto write = [&](float number, bool fails) {
+    Tensor t(f32, {9});
+    t.mutable_values<float>()[0] = number;
+    const LazyTensor second(f32, {9}, [t, fails] {
+      if (fails) throw std::runtime_error("no such tensor");
+      return t;
+    });
+    stream_safetensors_shards(folder / "m.safetensors", {{"a", t}, {"b", second}}, {}, 40);
+  };
+  const auto content = [&] {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / ""))
+      all[entry.path().filename().string()] = file_content(entry.path().string());
+    return all;
+  };
+  write(1, false);
+  const auto before = content();
+  CHECK(before.size() == 3);
+  CHECK_THROWS(write(2, true));
+  CHECK(content() == before);
+  write(2, false);
+  CHECK(content().size() == 3);
+  CHECK(SafetensorsFile::open(folder / "m-00002-of-00002.safetensors").tensor("b").values<float>()[0] == 2);
+}
+
 TEST_CASE("a folder and back has the tokens, ends and advice that it had") {
-  for (const char* name : {"gpt2", "llama3", "qwen2", "llama2", "deepseek", "gemma"}) {
+  for (const char* name : {"gpt2", "llama3", "qwen2", "llama2", "deepseek", "gemma", "t5", "bert", "bert_cased"}) {
     CAPTURE(name);
     const WithTokenizer folder(name);
     put_file(folder / "generation_config.json", R"({"eos_token_id": [2, 7], "temperature": 0.5, "top_k": 20})");
     const GgufModel model = gguf_model_of_folder(folder.path());
     const TemporaryFolder files;
-    write_gguf(files / "m.gguf", model.tensors, model.metadata);
+    write_gguf_model(files / "m.gguf", model);
     const MadeFolder made(files / "m.gguf");
     const LanguageModel read = LanguageModel::load(made.path());
     for (const json& row : json::parse(file_content(kTokenizers + name + "/ids.json"))) {
@@ -592,4 +726,18 @@ TEST_CASE("a folder and back has the tokens, ends and advice that it had") {
     CHECK(read.advice().temperature == 0.5);
     CHECK(read.chat_template()->text() == file.chat_template()->text());
   }
+}
+
+TEST_CASE("scores that JSON has no number for are refused by the token's name") {
+  GgufModel model = gguf_model_of_folder(WithTokenizer("t5").path());
+  std::string token;
+  for (auto& [key, value] : model.metadata) {
+    if (key == "tokenizer.ggml.tokens") token = std::get<std::vector<std::string>>(std::get<GgufArray>(value).items)[9];
+    if (key == "tokenizer.ggml.scores")
+      std::get<std::vector<float>>(std::get<GgufArray>(value).items)[9] = -std::numeric_limits<float>::infinity();
+  }
+  const TemporaryFolder files;
+  write_gguf_model(files / "m.gguf", model);
+  CHECK(says(message_of([&] { folder_model_of_gguf(files / "m.gguf"); }),
+             "the score of token 9, '" + token + "', is -inf, for which JSON has no number"));
 }

@@ -13,7 +13,7 @@ import rlx
 import rlx.numpy as rnp
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
-DEVICES = ["cpu", "loopback", "tiny"]
+DEVICES = ["cpu", "loopback", "tiny"] + [info.name for info in rlx.device_infos() if info.name == "mlx" and info.available]
 DEFAULT = os.environ.get("RLX_DEVICE") or "cpu"
 
 

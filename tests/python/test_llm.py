@@ -456,3 +456,39 @@ def test_ids_that_mean_nothing(model, ids, message):
             model.generate(prompt)
     with pytest.raises(TypeError):
         model.generate("abc", temprature=1)
+
+
+def test_a_folder_becomes_a_file_and_a_file_a_folder(tmp_path):
+    ids = json.loads((MODELS / "llama3/ids.json").read_text())
+    wanted = np.load(MODELS / "llama3/logits.npy")
+
+    def worst(path):
+        return np.abs(np.asarray(llm.load(path, context=256).logits(ids)) - wanted).max()
+
+    made = llm.to_gguf(MODELS / "llama3", tmp_path / "m.gguf")
+    assert made == llm.Converted(22, made.bytes, ("the folder has no tokenizer, and so has the file none",))
+    assert made.bytes == sum(rlx.GGUFFile(tmp_path / "m.gguf").tensor(n)._elements().nbytes for n in rlx.GGUFFile(tmp_path / "m.gguf"))
+    assert worst(tmp_path / "m.gguf") < TOLERANCE
+    llm.to_gguf(MODELS / "llama3", tmp_path / "p.gguf", most_file_bytes=15000)
+    assert sorted(p.name for p in tmp_path.glob("p-*")) == ["p-00001-of-00002.gguf", "p-00002-of-00002.gguf"]
+    assert worst(tmp_path / "p-00001-of-00002.gguf") < TOLERANCE
+
+    assert llm.to_folder(tmp_path / "m.gguf", tmp_path / "back", most_file_bytes=15000).tensors == 21
+    assert (tmp_path / "back/model.safetensors.index.json").exists()
+    assert worst(tmp_path / "back") < TOLERANCE
+    with pytest.raises(rlx.Error, match="not an empty folder"):
+        llm.to_folder(tmp_path / "m.gguf", tmp_path / "back")
+
+    made = llm.to_gguf(MODELS / "llama3", tmp_path / "q.gguf", quantize="q8_0")
+    assert made.notes[0].endswith("became q8_0")
+    assert "Q8_0" in {rlx.GGUFFile(tmp_path / "q.gguf").kind(n) for n in rlx.GGUFFile(tmp_path / "q.gguf")}
+    assert llm.to_folder(tmp_path / "q.gguf", tmp_path / "packed").tensors > 21  # codes, scales and biases
+    assert worst(tmp_path / "packed") < 0.1
+    llm.to_folder(tmp_path / "q.gguf", tmp_path / "numbers", dequantize="bf16")
+    assert worst(tmp_path / "numbers") < 0.1
+    for call in (lambda: llm.to_gguf(MODELS / "llama_dynamic", tmp_path / "x.gguf"), lambda: llm.to_gguf(tmp_path / "none", tmp_path / "x.gguf"),
+                 lambda: llm.to_gguf(MODELS / "llama3", tmp_path / "x.gguf", quantize="q9"), lambda: llm.to_gguf(MODELS / "llama3", tmp_path / "x.gguf", dequantize="i8"),
+                 lambda: llm.to_gguf(MODELS / "llama3", tmp_path / "x.gguf", most_file_bytes=-1)):  # fmt: skip
+        with pytest.raises((rlx.Error, OSError)):
+            call()
+    assert not (tmp_path / "x.gguf").exists()

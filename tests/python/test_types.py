@@ -39,8 +39,7 @@ def agrees(node, function):
     return [p.name for p in has] == parameters(node)
 
 
-@pytest.mark.parametrize("name,module", [("__init__.pyi", rlx), ("tree.pyi", rlx.tree), ("train.pyi", rlx.train), ("debug.pyi", rlx.debug),
-                                         ("lax.pyi", rlx.lax)])
+@pytest.mark.parametrize("name,module", [("__init__.pyi", rlx), ("tree.pyi", rlx.tree), ("train.pyi", rlx.train), ("debug.pyi", rlx.debug)])
 def test_stub_of_a_module(name, module):
     declared = functions(stub(name))
     for function, node in declared.items():

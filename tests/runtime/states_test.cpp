@@ -428,22 +428,6 @@ TEST_CASE("an update that cannot be made in place gives the same values, and a p
   CHECK(late.profile({{"x", Tensor(f32, {8})}}, state).transfers.donated_copies == 1);
 }
 
-TEST_CASE("a device that does not update in place keeps states too, and says that it does not") {
-  const Device mlx("mlx");
-  if (!is_available(mlx)) {
-    MESSAGE("mlx is not here: skipped");
-    return;
-  }
-  const CompiledGraph step = compiled_for(mlx, cached());
-  CHECK(!step.updates_in_place());
-  GraphState state = step.new_state();
-  const Followed wanted = by_reference(6);
-  for (int t = 0; t < 5; ++t)
-    CHECK(difference(step.run(token(t), state)[0], wanted.ys[static_cast<size_t>(t)], 1e-4) == "");
-  CHECK(step.profile(token(5), state).transfers.donated_copies == 2);
-  CHECK(difference(state.tensor("k"), wanted.k, 1e-4) == "");
-}
-
 TEST_CASE("threads with a state each go side by side, and those that share one wait for each other") {
   Graph g("sum");
   g.output(g.input("s", f32, {64}) + g.input("x", f32, {64}), "s");

@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "devices/mlx/function.h"
 #include "rlx/coreml.h"
 #include "rlx/coreml_model.h"
 #include "tools/convert_weights.h"
 #include "tools/coreml/package_model.h"
 #include "tools/dim_option.h"
 #include "tools/model_graph.h"
+#include "tools/model_params.h"
 #include "tools/output.h"
 #include "tools/subcommands.h"
 
@@ -25,6 +27,7 @@ struct Convert {
   WeightsOptions of_weights;
   bool quiet = false, json = false;
   void run();
+  void write_function();
 };
 
 /// NAME, NAME:bgr, NAME:rgb:SCALE, NAME:gray:SCALE:BIAS: the same scale and bias for each channel.
@@ -83,11 +86,28 @@ std::string report_json(const std::string& output, const PackageReport& report) 
                  "],\n \"dispatch\": ", report.dispatch.json(), "}\n");
 }
 
+/// `rlx convert MODEL -o X.mlxfn`.
+void Convert::write_function() {
+  const Graph g = load_model(model);
+  const Signature signature = signature_of(g);
+  const std::vector<std::string> files = weights.empty() ? std::vector<std::string>{} : std::vector{weights};
+  write_mlx_function(output, g, read_params(signature, model, files), bindings_of("--dim", dims));
+  const uint64_t bytes = std::filesystem::file_size(output);
+  if (json)
+    write_out(text_of("{\"function\": ", json_text(output), ", \"inputs\": ", signature.inputs.size(),
+                      ", \"outputs\": ", signature.outputs.size(), ", \"bytes\": ", bytes, "}\n"));
+  else if (!quiet)
+    write_out(text_of("'", output, "': a function of MLX's, ", signature.inputs.size(), " inputs, ",
+                      signature.outputs.size(), " outputs, ", bytes_text(static_cast<double>(bytes)), "\n"));
+}
+
 void Convert::run() {
+  if (std::filesystem::path(output).extension() == ".mlxfn") return write_function();
   if (is_weights(output)) return convert_weights(model, output, of_weights, quiet, json);
   if (is_folder_of_gguf(model, output)) return convert_to_folder(model, output, of_weights, quiet, json);
   if (std::filesystem::path(output).extension() != ".mlpackage")
-    throw UsageError("-o must name a .mlpackage, or a .gguf or .safetensors file of weights, and is '" + output + "'");
+    throw UsageError("-o must name a .mlpackage, a .mlxfn, or a .gguf or .safetensors file of weights, and is '" +
+                     output + "'");
   options.dims = bindings_of("--dim", dims);
   std::string all_shapes;
   for (const std::string& each : shapes) all_shapes += each + " ";
@@ -155,7 +175,8 @@ void Convert::run() {
 }  // namespace
 
 Subcommand add_convert(CLI::App& rlx) {
-  CLI::App* app = rlx.add_subcommand("convert", "Write a model as a Core ML package, or weights in another format");
+  CLI::App* app = rlx.add_subcommand(
+      "convert", "Write a model as a Core ML package or a function of MLX's, or weights in another format");
   auto convert = std::make_shared<Convert>();
   app->add_option(
          "MODEL", convert->model,
@@ -163,8 +184,9 @@ Subcommand add_convert(CLI::App& rlx) {
          "the Hugging Face folder of a language model")
       ->required();
   app->add_option("-o,--output", convert->output,
-                  "the package to write, X.mlpackage, or the file of weights, X.gguf or X.safetensors; one that is "
-                  "there is replaced. Of X.gguf any other name is a new folder of a language model")
+                  "the package to write, X.mlpackage, the function of MLX's, X.mlxfn, which holds the params, or the "
+                  "file of weights, X.gguf or X.safetensors; one that is there is replaced. Of X.gguf any other name "
+                  "is a new folder of a language model")
       ->required();
   app->add_option("--weights,--params", convert->weights,
                   "a .safetensors file with the params; default: that of the model's folder");
@@ -200,11 +222,14 @@ Subcommand add_convert(CLI::App& rlx) {
       "needs");
   app->add_option("--quantize", convert->of_weights.quantize,
                   "of weights, to GGUF: write matrices of floats as blocks of q8_0, q4_0, q4_1, q5_0, q5_1, mxfp4 ...");
-  app->add_option("--part-bytes", convert->of_weights.most_part_bytes,
-                  "of weights, to GGUF: write several files, with at most so many bytes of tensors each");
-  app->add_flag("--json", convert->json,
-                "print {file, tensors, bytes, notes} of weights, of a package {package, minimum_ios, needed_by, "
-                "model_bytes, weight_bytes, notes, dispatch: {target, nodes}}");
+  app->add_option("--shard-size", convert->of_weights.shard_size,
+                  "of weights: write several files, with at most so many bytes of tensors each (5GB, 500MB, 2GiB): "
+                  "m-00001-of-00003.gguf, or safetensors with an index");
+  app->add_option("--part-bytes", convert->of_weights.shard_size, "the former name of --shard-size")->group("");
+  app->add_flag(
+      "--json", convert->json,
+      "print {file, tensors, bytes, notes} of weights, of a package {package, minimum_ios, needed_by, "
+      "model_bytes, weight_bytes, notes, dispatch: {target, nodes}}, of a function {function, inputs, outputs, bytes}");
   app->add_flag("-q,--quiet", convert->quiet, "print nothing");
   app->footer(
       R"(Prints which op became what, which system the package needs and why, and what is not as it was in the model.
@@ -216,10 +241,12 @@ Examples:
   rlx convert digits -o digits.mlpackage --dim N=1       # as `rlx train ... --out digits` left it
   rlx convert Model.mlpackage -o Half.mlpackage --precision f16
   rlx convert Model.mlpackage -o Small.mlpackage --precision f16 --compute int8
+  rlx convert all-MiniLM-L6-v2 -o minilm.mlxfn --dim B=1 --dim S=128   # mx.import_function("minilm.mlxfn")
   rlx convert model.gguf -o model.safetensors --dequantize bf16
   rlx convert model.safetensors -o model.gguf --quantize q8_0
   rlx convert Qwen3-0.6B -o qwen3.gguf                   # a folder of a language model, with its tokenizer
   rlx convert Qwen3-0.6B -o qwen3-q8_0.gguf --quantize q8_0
+  rlx convert Qwen3-0.6B -o qwen3.gguf --shard-size 2GB
   rlx convert qwen3-q4_k_m.gguf -o Qwen3-0.6B --dequantize bf16)");
   return {app, [convert] { convert->run(); }};
 }

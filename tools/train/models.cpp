@@ -1,5 +1,4 @@
-// See the header. Neighbours: train_language.cpp has char_lm, train_examples.cpp the data, train_initial.h the first
-// values.
+// See the header. Neighbours: language.cpp has char_lm, examples.cpp the data, initial.h the first values.
 #include "tools/train/models.h"
 
 #include <algorithm>

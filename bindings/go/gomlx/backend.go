@@ -9,6 +9,7 @@
 //	library=/usr/lib/librlx_c.so   the shared library, which else is looked for as rlx.New says
 //	nofuse                         GoMLX's own decompositions instead of fused ops
 //	narrow                         permits coreml to compute in 32 bits what has 64
+//	save=packages                  writes each computation as an .mlpackage into that folder when it is compiled
 //
 // A library that cannot be loaded is an error of [New], not of the import.
 package gomlx
@@ -35,6 +36,7 @@ func init() {
 // options are what a configuration says.
 type options struct {
 	device, library string
+	save            string // a folder for packages, or ""
 	threads         int
 	nofuse, narrow  bool
 }
@@ -53,12 +55,14 @@ func parseOptions(config string) (options, error) {
 			o.threads = threads
 		case name == "library" && hasValue:
 			o.library = value
+		case name == "save" && value != "":
+			o.save = value
 		case name == "nofuse" && !hasValue:
 			o.nofuse = true
 		case name == "narrow" && !hasValue:
 			o.narrow = true
 		case hasValue:
-			return o, errors.Errorf("backend rlx: unknown option %q; there are threads=N, library=PATH, nofuse, narrow and the name of a device", each)
+			return o, errors.Errorf("backend rlx: unknown option %q; there are threads=N, library=PATH, save=FOLDER, nofuse, narrow and the name of a device", each)
 		default:
 			o.device = name // New asks the library whether there is such a device
 		}
@@ -73,6 +77,7 @@ type Backend struct {
 	mutex     sync.Mutex // of the session: it compiles for one at a time
 	session   *rlx.Session
 	memory    pool
+	saved     map[string]bool // the names of packages that were written
 	finalized atomic.Bool
 }
 
@@ -92,9 +97,9 @@ func newBackend(config string) (*Backend, error) {
 	}
 	session, err := lib.NewSession(o.device, rlx.SessionOptions{Threads: o.threads, Narrow: o.narrow})
 	if err != nil {
-		return nil, errors.Wrapf(err, "backend rlx: neither a device that can run here nor an option: %q; options are threads=N, library=PATH, nofuse and narrow", o.device)
+		return nil, errors.Wrapf(err, "backend rlx: neither a device that can run here nor an option: %q; options are threads=N, library=PATH, save=FOLDER, nofuse and narrow", o.device)
 	}
-	return &Backend{lib: lib, options: o, session: session}, nil
+	return &Backend{lib: lib, options: o, session: session, saved: map[string]bool{}}, nil
 }
 
 // Name is "rlx".

@@ -2,6 +2,8 @@ package gomlx
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -272,14 +274,166 @@ func TestEqualStatesGiveEqualBits(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingSaysSo(t *testing.T) {
+func TestAComparatorUsesScalarsThatAreAround(t *testing.T) {
 	b := backend(t, "")
-	f := b.Builder("missing").Main()
-	x, _ := f.Parameter("x", shapes.Make(dtypes.Float32, 2, 32), nil)
-	if _, err := f.FusedQuantizedDense(x, x, nil, nil, compute.ActivationNone); !errors.Is(err, compute.ErrNotImplemented) {
+	// Sorts by the distance from a scalar, two functions deep, and ties by a flag: the places follow.
+	shape := shapes.Make(dtypes.Float32, 2, 4)
+	e := built(t, b, shape, func(f compute.Function, x compute.Value) (compute.Value, error) {
+		from, err := f.ReduceMin(x)
+		if err != nil {
+			return nil, err
+		}
+		yes, _ := f.Constant([]bool{true})
+		then, _ := f.Closure()
+		comparator, _ := then.Closure()
+		lhs, _ := comparator.Parameter("lhs", shapes.Make(dtypes.Float32), nil)
+		rhs, _ := comparator.Parameter("rhs", shapes.Make(dtypes.Float32), nil)
+		far := func(v compute.Value) compute.Value {
+			d, err := comparator.Sub(v, from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, _ = comparator.Abs(d)
+			return d
+		}
+		greater, err := comparator.GreaterThan(far(lhs), far(rhs))
+		if err != nil {
+			return nil, err
+		}
+		if err := comparator.Return([]compute.Value{greater}, nil); err != nil {
+			return nil, err
+		}
+		sorted, err := then.Sort(comparator, 1, true, x)
+		if err != nil {
+			return nil, err
+		}
+		if err := then.Return(sorted, nil); err != nil {
+			return nil, err
+		}
+		otherwise, _ := f.Closure()
+		if err := otherwise.Return([]compute.Value{x}, nil); err != nil {
+			return nil, err
+		}
+		results, err := f.If(yes, then, otherwise)
+		if err != nil {
+			return nil, err
+		}
+		return results[0], nil
+	})
+	x, _ := b.BufferFromFlatData(0, []float32{1, -3, 4, -2, 0, 7, -1, 2}, shape)
+	results, err := e.Execute([]compute.Buffer{x}, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := results[0].Data(); fmt.Sprint(got) != "[4 1 -2 -3 7 2 0 -1]" {
+		t.Errorf("got %v", got)
+	}
+	f := b.Builder("refused").Main()
+	keys, _ := f.Parameter("keys", shapes.Make(dtypes.Int32, 3), nil)
+	comparator, _ := f.Closure()
+	lhs, _ := comparator.Parameter("lhs", shapes.Make(dtypes.Int32), nil)
+	if _, err := comparator.Parameter("rhs", shapes.Make(dtypes.Int32), nil); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := comparator.ReduceSum(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	less, _ := comparator.LessThan(lhs, sum)
+	if err := comparator.Return([]compute.Value{less}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Sort(comparator, 0, false, keys); !errors.Is(err, compute.ErrNotImplemented) || !strings.Contains(err.Error(), "(Int32)[3]") {
 		t.Errorf("got %v", err)
 	}
-	if b.Capabilities().Operations[compute.OpTypeFusedQuantizedDense] {
-		t.Error("an op is claimed that is not there")
+}
+
+// resident is the memory of the process in bytes.
+func resident(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Skipf("the memory of a process is not told here: %v", err)
+	}
+	var total, pages int
+	if _, err := fmt.Sscan(string(text), &total, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+func TestTenThousandRunsTakeNoMoreMemoryThanAThousand(t *testing.T) {
+	b := backend(t, "threads=1")
+	for name, shape := range map[string]shapes.Shape{
+		"static":  shapes.Make(dtypes.Float32, 64, 256),
+		"dynamic": shapes.MakeDynamic(dtypes.Float32, []int{shapes.DynamicDim, 256}, []string{"rows", ""}),
+	} {
+		e := built(t, b, shape, func(f compute.Function, x compute.Value) (compute.Value, error) { return f.FusedSoftmax(x, 1) })
+		given := make([]float32, 64*256)
+		run := func(count int) {
+			for i := range count {
+				rows := 64
+				if name == "dynamic" {
+					rows -= i % 3
+				}
+				x, err := b.BufferFromFlatData(0, given[:rows*256], shapes.Make(dtypes.Float32, rows, 256))
+				if err != nil {
+					t.Fatal(err)
+				}
+				results, err := e.Execute([]compute.Buffer{x}, nil, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = results[0].Finalize()
+				_ = x.Finalize()
+			}
+			runtime.GC()
+		}
+		run(1000)
+		before := resident(t)
+		run(10000)
+		grown := resident(t) - before
+		t.Logf("%s: %d bytes after 10,000 runs of 64 KiB each", name, grown)
+		// 10,000 results of 64 KiB that are kept would be 640 MiB.
+		if grown > 8<<20 {
+			t.Errorf("%s: the memory grew by %d bytes", name, grown)
+		}
+		e.Finalize()
+	}
+}
+
+func TestEachDeviceRunsOrSaysWhyItDoesNot(t *testing.T) {
+	cpu := backend(t, "")
+	devices, err := cpu.lib.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat := []float32{0, 1, 2, 3, 2, 1}
+	shape := shapes.Make(dtypes.Float32, 2, 3)
+	softmax := func(b compute.Backend) []float32 {
+		return computed(t, b, []given{{flat, shape}}, func(f compute.Function, x []compute.Value) (compute.Value, error) {
+			return f.FusedSoftmax(x[0], 1)
+		})
+	}
+	want := softmax(cpu)
+	for _, each := range devices {
+		b, err := New(each.Name)
+		if !each.Available {
+			if err == nil || !strings.Contains(err.Error(), each.Name) {
+				t.Errorf("%s is not here, which New does not say: %v", each.Name, err)
+			}
+			t.Logf("%s: %v", each.Name, err)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", each.Name, err)
+			continue
+		}
+		if b.Capabilities().PreferConstantsForVariables != strings.HasPrefix(each.Name, "coreml") {
+			t.Errorf("%s: constants are preferred, or not", each.Name)
+		}
+		closeTo(t, softmax(b), want, 1e-6)
+		t.Logf("%s runs", each.Name)
+		b.Finalize()
 	}
 }

@@ -101,6 +101,11 @@ func (b *Builder) Compile() (compute.Executable, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.backend.options.save != "" {
+		if err := b.savePackage(); err != nil {
+			return nil, errors.WithMessagef(err, "writing %q as a package", b.name)
+		}
+	}
 	b.backend.mutex.Lock()
 	made, err := b.backend.session.CompileText(text, b.constants, rlx.CompileOptions{})
 	b.backend.mutex.Unlock()

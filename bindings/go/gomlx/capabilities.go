@@ -24,6 +24,8 @@ var fusedOps = map[compute.OpType]how{
 	compute.OpTypeFusedScaledDotProductAttention:    {By: "attention"},
 	compute.OpTypeFusedScaledDotProductAttentionVJP: {By: "attention_backward"},
 	compute.OpTypeFusedAttentionQKVProjection:       {By: "dot_general, slice, add", Composed: true},
+	compute.OpTypeFusedQuantizedDense:               {By: "dequant_matmul, or dequantize_blockwise and dot_general; add, an activation", Composed: true},
+	compute.OpTypeQuantizedEmbeddingLookup:          {By: "gather, dequantize_blocks", Composed: true},
 }
 
 func init() {

@@ -24,6 +24,17 @@ func backend(t testing.TB, config string) *Backend {
 
 func TestCompliance(t *testing.T) { backendtest.RunAll(t, backend(t, ""), nil) }
 
+// TestComplianceOnMlx is the same by Apple's MLX, where the library was built with it.
+func TestComplianceOnMlx(t *testing.T) {
+	backend(t, "") // or there is no library to test
+	b, err := New("mlx")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(b.Finalize)
+	backendtest.RunAll(t, b, nil)
+}
+
 // BenchmarkBackends runs compute's own cases on RLX and on GoMLX's backend in Go; GOEXPERIMENT=simd makes the latter faster.
 func BenchmarkBackends(b *testing.B) {
 	b.Run("rlx", func(b *testing.B) { backendtest.RunAllBenchmarks(b, backend(b, "")) })

@@ -1,6 +1,8 @@
 package gomlx
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -81,7 +83,7 @@ func (f *Function) Call(called compute.Function, inputs ...compute.Value) ([]com
 	if err := signature("Call", "parameters", operands, shapesOf(g.params)); err != nil {
 		return nil, err
 	}
-	return valuesOf(f.emitWith("call", shapesOf(g.outputs), operands, []body{{"body", g, g.params}})), nil
+	return valuesOf(f.emitWith("call", shapesOf(g.outputs), operands, []body{{attr: "body", fn: g, params: g.params}})), nil
 }
 
 // If runs one of two closures.
@@ -108,7 +110,7 @@ func (f *Function) If(pred compute.Value, trueBranch, falseBranch compute.Functi
 		return nil, err
 	}
 	return valuesOf(f.emitWith("if_else", shapesOf(yes.outputs), []*value{condition},
-		[]body{{"then_branch", yes, nil}, {"else_branch", no, nil}})), nil
+		[]body{{attr: "then_branch", fn: yes}, {attr: "else_branch", fn: no}})), nil
 }
 
 // While applies body to the state as long as cond holds.
@@ -140,7 +142,7 @@ func (f *Function) While(cond, loop compute.Function, initialState ...compute.Va
 		return nil, errors.New("While: the condition gives one bool scalar")
 	}
 	return valuesOf(f.emitWith("while_loop", shapesOf(state), state,
-		[]body{{"condition", condition, condition.params}, {"body", step, step.params}}, attr("carries", len(state)))), nil
+		[]body{{attr: "condition", fn: condition, params: condition.params}, {attr: "body", fn: step, params: step.params}}, attr("carries", len(state)))), nil
 }
 
 // Sort orders the inputs along an axis by a closure that says whether its first elements come first.
@@ -175,10 +177,23 @@ func (f *Function) Sort(comparator compute.Function, axis int, _ bool, inputs ..
 	if len(order.outputs) != 1 || !order.outputs[0].shape.Equal(shapes.Make(dtypes.Bool)) {
 		return nil, errors.New("Sort: the comparator gives one bool scalar")
 	}
-	if len(captured(order)) > 0 {
-		return nil, unsupported(compute.OpTypeSort, "the comparator uses values of functions around it that are no constants")
+	// A comparator of RLX sees two elements of each operand and nothing else: what it captures is sorted along with them,
+	// which changes nothing where all elements are equal.
+	operands, params := slices.Clone(all), slices.Clone(order.params)
+	for _, each := range captured(order) {
+		if !each.shape.IsScalar() {
+			return nil, unsupported(compute.OpTypeSort, "the comparator uses "+each.shape.String()+" of a function around it, which is no scalar")
+		}
+		wide, err := f.broadcast(each, withDType(all[0].shape, each.shape.DType))
+		if err != nil {
+			return nil, err
+		}
+		operands = append(operands, wide)
+		params = append(params, each, &value{fn: order, shape: each.shape})
 	}
-	return valuesOf(f.emitWith("sort", shapesOf(all), all, []body{{"comparator", order, order.params}}, attr("axis", axes[0]))), nil
+	made := f.emitAll("sort", shapesOf(operands), operands, attr("axis", axes[0]))
+	made[0].node.bodies = []body{{attr: "comparator", fn: order, params: params, closed: true}}
+	return valuesOf(made[:len(all)]), nil
 }
 
 // AllReduce over the one device that there is gives its operands.

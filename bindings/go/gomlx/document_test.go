@@ -11,9 +11,26 @@ import (
 	"github.com/gomlx/compute"
 )
 
-// TestTheDocumentHasTheTableOfOps compares docs/gomlx.md with the capabilities; RLX_UPDATE=1 writes it.
+// onCoreML says of each op whether its sample compiles for Core ML, or why not.
+func onCoreML(t *testing.T) func(op compute.OpType) string {
+	refused := refusedOn(t, backend(t, "coreml"))
+	return func(op compute.OpType) string {
+		why, no := refused[op]
+		if !no {
+			return "yes"
+		}
+		if found := missing.FindStringSubmatch(why); found != nil {
+			why = found[2]
+		}
+		return "no: " + strings.ReplaceAll(strings.Join(strings.Fields(why), " "), "|", "\\|")
+	}
+}
+
+// TestTheDocumentHasTheTableOfOps compares docs/gomlx.md with the capabilities, and with what Core ML takes; RLX_UPDATE=1
+// writes it.
 func TestTheDocumentHasTheTableOfOps(t *testing.T) {
 	const path, mark = "../../../docs/gomlx.md", "| op of GoMLX | how |"
+	coreml := onCoreML(t)
 	given, err := os.ReadFile(path)
 	if err != nil {
 		t.Skipf("the package lies outside of its repository: %v", err)
@@ -23,18 +40,18 @@ func TestTheDocumentHasTheTableOfOps(t *testing.T) {
 		t.Fatalf("%s has no line %q", path, mark)
 	}
 	var table strings.Builder
-	table.WriteString(before + mark + " by the ops of RLX |\n| --- | --- | --- |\n")
+	table.WriteString(before + mark + " by the ops of RLX | Core ML |\n| --- | --- | --- | --- |\n")
 	for _, ops := range []map[compute.OpType]how{standardOps, fusedOps} {
-		byName := map[string]how{}
-		for op, by := range ops {
-			byName[op.String()] = by
+		byName := map[string]compute.OpType{}
+		for op := range ops {
+			byName[op.String()] = op
 		}
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			kind := "one op"
-			if byName[name].Composed {
+			kind, op := "one op", byName[name]
+			if ops[op].Composed {
 				kind = "composed"
 			}
-			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, kind, byName[name].By)
+			fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, kind, ops[op].By, coreml(op))
 		}
 	}
 	if table.String() == string(given) {

@@ -88,9 +88,13 @@ func (f *Function) binary(op compute.OpType, name string, lhs, rhs compute.Value
 }
 
 func (f *Function) compare(op compute.OpType, direction string, total bool, lhs, rhs compute.Value) (compute.Value, error) {
-	operands, shape, err := f.two(op, lhs, rhs, shapeinference.ComparisonOp)
+	inferred := op
+	if op == compute.OpTypeNotEqualTotalOrder { // compute v0.1.3 has no shape inference for it
+		inferred = compute.OpTypeEqualTotalOrder
+	}
+	operands, shape, err := f.two(inferred, lhs, rhs, shapeinference.ComparisonOp)
 	if err != nil {
-		return nil, err
+		return nil, errors.WithMessagef(err, "%s", op)
 	}
 	attrs := []string{"direction = " + direction}
 	if total && operands[0].shape.DType.IsFloat() {

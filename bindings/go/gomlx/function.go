@@ -19,6 +19,8 @@ type value struct {
 	fn    *Function
 	shape shapes.Shape
 	node  *node // nil of a parameter
+	// dtype is RLX's where compute has none: that of blocks.
+	dtype string
 	// extent is, of an integer scalar that is known to be a product or sum of dims, that dim; else nil.
 	extent polynomial
 }
@@ -39,6 +41,7 @@ type body struct {
 	attr   string
 	fn     *Function
 	params []*value // of fn, in the order in which the op gives them
+	closed bool     // what fn captures is among the params
 }
 
 // Function records ops.
@@ -148,6 +151,15 @@ func (s *symbols) typeOf(shape shapes.Shape) (string, error) {
 	}
 	dims, err := s.dims(shape)
 	return name + dims, err
+}
+
+// typeOfValue is a value's type as RLX writes it.
+func (s *symbols) typeOfValue(v *value) (string, error) {
+	if v.dtype == "" {
+		return s.typeOf(v.shape)
+	}
+	dims, err := s.dims(v.shape)
+	return v.dtype + dims, err
 }
 
 // Parameter adds an input.

@@ -73,7 +73,7 @@ func (f *Function) reduceBits(op compute.OpType, name string, allSet bool, x com
 		join.params = append(join.params, &value{fn: join, shape: shapes.Make(dtype)})
 	}
 	join.outputs = []*value{join.emit(name, shapes.Make(dtype), slices.Clone(join.params))}
-	n.bodies = []body{{"body", join, join.params}}
+	n.bodies = []body{{attr: "body", fn: join, params: join.params}}
 	return made, nil
 }
 

@@ -14,13 +14,17 @@ const mostNested = 256
 type writer struct {
 	out     strings.Builder
 	symbols *symbols
+	names   []string // of the main function's inputs
 	depth   int
 }
 
-func graphText(main *Function) (string, error) {
-	w := &writer{symbols: &main.builder.symbols}
+func graphText(main *Function) (string, error) { return namedGraphText(main, nil, "main") }
+
+// namedGraphText gives the inputs of the main function names; nil for those that a run does not ask for.
+func namedGraphText(main *Function, names []string, graph string) (string, error) {
+	w := &writer{symbols: &main.builder.symbols, names: names}
 	w.out.WriteString("rlx 1\n")
-	err := w.function("main", main, main.params, nil)
+	err := w.function(graph, main, main.params, nil)
 	return w.out.String(), err
 }
 
@@ -60,11 +64,15 @@ func (w *writer) function(name string, f *Function, params, captures []*value) e
 	next := 0
 	fmt.Fprintf(&w.out, "graph @%s {\n", name)
 	for i, v := range append(append([]*value{}, params...), captures...) {
-		kind, err := w.symbols.typeOf(v.shape)
+		kind, err := w.symbols.typeOfValue(v)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&w.out, "%%%d = input() @\"a%d\" : %s\n", next, i, kind)
+		name := fmt.Sprintf("a%d", i)
+		if w.depth == 1 && w.names != nil {
+			name = w.names[i]
+		}
+		fmt.Fprintf(&w.out, "%%%d = input() @\"%s\" : %s\n", next, name, kind)
 		numbers[v] = next
 		next++
 	}
@@ -76,7 +84,7 @@ func (w *writer) function(name string, f *Function, params, captures []*value) e
 		if !isConstant(v) {
 			return 0, errors.Errorf("a value of %s is used in %s before it is there", v.fn, f)
 		}
-		kind, err := w.symbols.typeOf(v.shape)
+		kind, err := w.symbols.typeOfValue(v)
 		if err != nil {
 			return 0, err
 		}
@@ -96,7 +104,7 @@ func (w *writer) function(name string, f *Function, params, captures []*value) e
 		}
 		names, types := make([]string, len(n.results)), make([]string, len(n.results))
 		for i, each := range n.results {
-			kind, err := w.symbols.typeOf(each.shape)
+			kind, err := w.symbols.typeOfValue(each)
 			if err != nil {
 				return errors.WithMessagef(err, "result %d of %s", i, n.op)
 			}
@@ -119,7 +127,11 @@ func (w *writer) function(name string, f *Function, params, captures []*value) e
 			for _, each := range n.bodies {
 				w.out.WriteString(comma + each.attr + " = ")
 				comma = ", "
-				if err := w.function(each.attr, each.fn, each.params, captures); err != nil {
+				around := captures
+				if each.closed {
+					around = nil
+				}
+				if err := w.function(each.attr, each.fn, each.params, around); err != nil {
 					return err
 				}
 			}

@@ -18,17 +18,19 @@ import sys as _sys
 
 from . import _array, _control, _graph, _jit, _log, _native, _transforms, ops, tree, tree_util
 from . import numpy
-from . import _operators, fft, linalg, nn, random, special
+from . import _loop_prints, _operators, fft, linalg, nn, random, special
 from . import debug, lax
 from ._windows import conv, conv_transpose, reduce_window
 from ._array import Array, device_put
 from ._custom_op import CustomOp, custom_op, pure_callback
-from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
+from ._associative_scan import associative_scan
+from ._control import cond, fori_loop, scan, switch, while_loop
 from ._files import load, save
 from ._gguf import GGUFFile, PackedTensor, load_gguf, save_gguf
 from ._device import DeviceInfo, Transfers, device_infos, device_target, devices, load_plugin, transfers
 from ._graph import Graph, Session, State, artifact_graph, artifact_info, dispatch_report, load_compiled, predict_devices
 from ._native import Error, TracedValueError, __version__
+from ._map import map
 from ._profiles import ExecutionProfile, Manifest, manifest
 from ._torch import TorchModule, from_torch
 from ._jit import (Jit, Lowered, ShapeDtype, ShapeDtypeStruct, block_until_ready, eval_shape, get_num_threads, jit,

@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 
-from . import _device, _dlpack, _dtypes, _graph
+from . import _device, _dlpack, _dtypes, _graph, tree
 from ._native import Error, TracedValueError, at_user_line, failed, lib
 
 _empty, _address_of, _from_buffer = np.empty, ctypes.addressof, ctypes.c_char.from_buffer
@@ -67,8 +67,7 @@ class Trace:
                                      "insides; return the value and print the result"), "unsupported")
         prints = [p.of([self.lift(x) for x in p.arrays]) for p in prints]
         if self.token is not None:
-            from ._prints import while_running
-            self.token = while_running(prints, self.token)
+            self.token = self.print_while_running(prints, self.token)  # of _loop_prints.py
         else:
             self.prints += prints
 
@@ -328,10 +327,8 @@ def as_array(x, dtype=None, share=False):
 
 
 def _from_sequence(x, dtype):
-    from . import tree
     if any(isinstance(leaf, Array) for leaf in tree.leaves(x)):
-        from . import numpy as rnp
-        made = rnp.stack([as_array(each) for each in x])
+        made = Array._stack([as_array(each) for each in x])  # of _operators.py
         return made if dtype is None else convert(made, dtype)
     strong = any(isinstance(leaf, (np.generic, np.ndarray)) for leaf in tree.leaves(x))
     a = np.asarray(x)
@@ -426,7 +423,6 @@ def _run_there(compiled, arrays):
 def device_put(x, device=None):
     """x, an array or a tree of them, on a device by its name: an array that functions run with where it stands. Without a name on
     the default device. Shared where it is there already."""
-    from . import tree
     name = str(device) if device is not None else _device.default_device()
     if not lib.rlx_device_available(name.encode()):
         raise Error(at_user_line(f"device {name!r} is not here; there are {', '.join(_device.devices())}"), "not_found")
@@ -589,6 +585,7 @@ def at_once(arity):
     return _of_one if arity == 1 else _of_two
 
 
+_GIVEN_BY_NAME = object()
 _PLAIN = frozenset((int, float, bool, str, type(None), type, np.dtype))
 
 
@@ -597,9 +594,9 @@ def at_once_with(f):
     programs = Programs()
 
     @functools.wraps(f)
-    def of_one(x, *args, **kwargs):
+    def of_one(x=_GIVEN_BY_NAME, *args, **kwargs):
         if _local.traces or type(x) is not Array or x._trace is not None:
-            return f(x, *args, **kwargs)
+            return f(**kwargs) if x is _GIVEN_BY_NAME else f(x, *args, **kwargs)
         for value in (*args, *kwargs.values()):
             if type(value) not in _PLAIN and (type(value) is not tuple or any(type(v) is not int for v in value)):
                 return f(x, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Control flow that is traced: cond, switch, while_loop, fori_loop, scan, map, associative_scan."""
+"""Control flow that is traced: cond, switch, while_loop, fori_loop, scan, map."""
 
 import functools
 
@@ -32,7 +32,7 @@ def _traced_alike(functions, structures, types, printless=(None, None), zeros=({
         captured = captured + more
 
 
-def _tree(operands):
+def tree_of(operands):
     leaves, structure = tree.flatten(operands)
     return [as_array(x) for x in leaves], structure
 
@@ -48,14 +48,26 @@ def _as_the_body_gives(leaves, arrays, types):
     return [convert(x, dtype) for x, (dtype, _) in zip(arrays, types)]
 
 
-def cond(pred, true_fun, false_fun, *operands):
+_NO_OPERAND = object()
+
+
+def _with_operand(name, operands, operand):
+    """The operands of cond and switch, of which JAX also takes a single one by its name."""
+    if operand is _NO_OPERAND:
+        return operands
+    if operands:
+        raise TypeError(at_user_line(f"{name} takes its operands by position, or one as `operand`, not both"))
+    return (operand,)
+
+
+def cond(pred, true_fun, false_fun, *operands, operand=_NO_OPERAND):
     """true_fun(*operands) where the scalar `pred` holds, else false_fun(*operands); the other one does not run. Both give
-    results of one structure and type."""
-    return _cond(pred, true_fun, false_fun, operands)
+    results of one structure and type. `operand` is another form for a single operand."""
+    return _cond(pred, true_fun, false_fun, _with_operand("cond", operands, operand))
 
 
 def _cond(pred, true_fun, false_fun, operands):
-    arrays, structure = _tree(operands)
+    arrays, structure = tree_of(operands)
     pred = as_array(pred)
     if pred.shape != ():
         raise Error(at_user_line(f"the condition must be a scalar, got the shape {pred.shape}; see where for one for each element"),
@@ -77,9 +89,10 @@ def _cond(pred, true_fun, false_fun, operands):
     return tree.unflatten(a.out_structure, out[:results])
 
 
-def switch(index, branches, *operands):
+def switch(index, branches, *operands, operand=_NO_OPERAND):
     """branches[index](*operands), where an index out of range means the nearest one; the others do not run. All give results of
-    one structure and type. As jax.lax.switch."""
+    one structure and type. `operand` is another form for a single operand. As jax.lax.switch."""
+    operands = _with_operand("switch", operands, operand)
     branches = list(branches)
     if not branches or not all(callable(f) for f in branches):
         raise TypeError(at_user_line("switch takes a list of at least one function: switch(index, [f, g], x)"))
@@ -106,9 +119,9 @@ def _shown(traced):
     return ", ".join(_graph.type_text(*t) for t in traced.out_types) + f" as {tree.drawn(traced.out_structure)}"
 
 
-def while_loop(cond_fun, body_fun, init, max_trips=None):
+def while_loop(cond_fun, body_fun, init_val, max_trips=None):
     """The state after body_fun was applied while cond_fun holds. Reverse mode needs `max_trips`, a bound on the trips."""
-    arrays, structure = _tree(init)
+    arrays, structure = tree_of(init_val)
     body_of = lambda *leaves: body_fun(tree.unflatten(structure, leaves))
     cond_of = lambda *leaves: cond_fun(tree.unflatten(structure, leaves))
     flat = tree.structure(tuple([0] * len(arrays)))
@@ -116,7 +129,7 @@ def while_loop(cond_fun, body_fun, init, max_trips=None):
     first = Traced(body_of, flat, _types(arrays))
     if first.prints:
         return _printing_while_loop(cond_fun, body_fun, tree.unflatten(structure, arrays), max_trips)
-    arrays = _as_the_body_gives(tree.leaves(init), arrays, first.out_types) or arrays
+    arrays = _as_the_body_gives(tree.leaves(init_val), arrays, first.out_types) or arrays
     (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, (None, "the condition of while_loop"))
     if body.out_structure != structure or body.out_types != _types(arrays):
         raise Error(at_user_line(f"the body gives {_shown(body)} for a state of "
@@ -149,14 +162,13 @@ def _printing_while_loop(cond_fun, body_fun, init, max_trips):
     return made
 
 
-def fori_loop(lower, upper, body_fun, init, *, unroll=None):
-    """init after body_fun(i, state) for i from lower up to, and not including, upper. `unroll` is taken as JAX has it, and changes
+def fori_loop(lower, upper, body_fun, init_val, *, unroll=None):
+    """init_val after body_fun(i, state) for i from lower up to, and not including, upper. `unroll` is taken as JAX has it, and changes
     nothing."""
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
-        from .numpy import arange
-        return scan(lambda state, i: (body_fun(i, state), None), init, arange(lower, upper, dtype="i32"))[0]
+        return scan(lambda state, i: (body_fun(i, state), None), init_val, Array(np.arange(lower, upper).astype(np.int32)))[0]
     state = while_loop(lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])),
-                       (as_array(lower), as_array(upper), init))
+                       (as_array(lower), as_array(upper), init_val))
     return state[2]
 
 
@@ -166,8 +178,8 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
     `checkpoint`: which steps' carries reverse mode keeps: None (all), "sqrt", "recursive", or a number k (every k-th). `unroll` is
     taken as JAX has it, and changes nothing.
     """
-    carries, structure = _tree(init)
-    slices, xs_structure = _tree(xs)
+    carries, structure = tree_of(init)
+    slices, xs_structure = tree_of(xs)
     lengths = {x.shape[0] for x in slices if x.ndim}
     if any(x.ndim == 0 for x in slices):
         raise Error("xs must have an axis to scan over; one of them has rank 0")
@@ -211,56 +223,3 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
             raise Error(at_user_line(f"debug.print in a scan prints once for each step, and there are as many as the symbolic {length}"))
         body.show(out[outs:], _prints.Loop(length, bool(reverse)))
     return tree.unflatten(structure, out[:n]), tree.unflatten(y_structure, out[n:outs])
-
-
-def map(f, xs):
-    """f over the slices of xs along axis 0, one after another; see vmap for all at once."""
-    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
-
-
-def associative_scan(fn, elems, reverse=False, axis=0):
-    """All prefixes of `elems` along an axis combined by the associative function fn(a, b), which takes and gives trees of slices and
-    is called on several pairs at once: the result at i is of the elements 0 to i. With `reverse`, of those from i to the last. As
-    jax.lax.associative_scan: as many steps as the logarithm of the extent (Blelloch, "Prefix sums and their applications", 1990)."""
-    from . import numpy as rnp
-    from .numpy._shape import axis_of
-    if not callable(fn):
-        raise TypeError(at_user_line("associative_scan takes the function first: associative_scan(fn, elems)"))
-    arrays, structure = _tree(elems)
-    if not arrays:
-        raise Error(at_user_line("associative_scan of a tree without arrays"))
-    fronted = [rnp.moveaxis(x, axis_of(axis, x.ndim), 0) for x in arrays]
-    extents = {x.shape[0] for x in fronted}
-    if len(extents) != 1:
-        raise Error(at_user_line(f"associative_scan needs one extent along axis {axis}, got {sorted(str(n) for n in extents)}"), "shape_mismatch")
-    if not isinstance(next(iter(extents)), int):
-        raise Error(at_user_line(f"associative_scan over the symbolic dim {next(iter(extents))}; use scan"), "unsupported")
-    if reverse:
-        fronted = [rnp.flip(x, 0) for x in fronted]
-
-    def combine(a, b):
-        out, its = _tree(fn(tree.unflatten(structure, a), tree.unflatten(structure, b)))
-        if its != structure:
-            raise Error(at_user_line(f"the function of associative_scan takes {tree.drawn(structure)} and gives {tree.drawn(its)}"))
-        return out
-
-    def prefixes(xs):
-        n = xs[0].shape[0]
-        if n < 2:
-            return xs
-        odd = prefixes(combine([x[: n - 1: 2] for x in xs], [x[1::2] for x in xs]))  # at 1, 3, ...
-        even = combine([x[: (n - 1) // 2] for x in odd], [x[2::2] for x in xs]) if n > 2 else [x[:0] for x in xs]  # at 2, 4, ...
-        return [_interleaved(rnp.concatenate([x[:1], e], axis=0), o) for x, e, o in zip(xs, even, odd)]
-
-    found = prefixes(fronted)
-    if reverse:
-        found = [rnp.flip(x, 0) for x in found]
-    return tree.unflatten(structure, [rnp.moveaxis(x, 0, axis_of(axis, x.ndim)) for x in found])
-
-
-def _interleaved(even, odd):
-    """even[0], odd[0], even[1], ...; of the even ones there may be one more."""
-    from . import numpy as rnp
-    n = odd.shape[0]
-    pairs = rnp.reshape(rnp.stack([even[:n], odd], axis=1), (2 * n,) + even.shape[1:])
-    return pairs if even.shape[0] == n else rnp.concatenate([pairs, even[n:]], axis=0)

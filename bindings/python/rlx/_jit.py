@@ -16,6 +16,7 @@ import numpy as np
 from . import _dtypes, _graph, tree
 from ._array import Array, Programs, Trace, _local, _made, as_array, current_trace, is_foreign, runner
 from ._native import Error, at_user_line
+from ._prints import show
 
 _ndarray, _name_of = np.ndarray, _dtypes.FROM_NUMPY.get
 
@@ -106,7 +107,6 @@ class Traced:
         """What the graph gave behind its results; `when` is a condition, and what it must be."""
         if not self.prints:
             return
-        from ._prints import show
         values = iter(values)
         prints = [p.of([next(values) for _ in p.arrays], loop) for p in self.prints]
         show(prints if when is None else [p.when(*when) for p in prints])

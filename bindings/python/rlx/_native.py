@@ -400,6 +400,8 @@ _SIGNATURES = {
     "rlx_language_model_prompt": (c_int, [_p, c_char_p, c_size_t, c_int, POINTER(_p), _err]),
     "rlx_language_model_all_logits": (c_int, [_p, POINTER(c_int32), c_size_t, POINTER(_p), _err]),
     "rlx_language_model_report": (c_int, [_p, POINTER(_p), _err]),
+    "rlx_language_model_to_gguf": (c_int, [c_char_p, c_char_p, c_char_p, POINTER(_p), _err]),
+    "rlx_language_model_to_folder": (c_int, [c_char_p, c_char_p, c_char_p, POINTER(_p), _err]),
     "rlx_language_model_free": (None, [_p]),
     "rlx_sequence_new": (c_int, [_p, POINTER(_p), _err]),
     "rlx_sequence_copy": (c_int, [_p, POINTER(_p), _err]),

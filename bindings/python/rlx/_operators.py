@@ -2,6 +2,7 @@
 
 from . import numpy as rnp
 from ._array import Array, is_foreign
+from .numpy._elementwise import no_out
 from .numpy._indexing import At, getitem
 
 
@@ -46,8 +47,7 @@ def _setitem(x, index, values):
 def _method(f):
     """NumPy's own functions call the method of an argument that is no array of its own, with dtype=None and out=None."""
     def method(x, *args, out=None, **kwargs):
-        if out is not None:
-            raise TypeError("arrays do not change, so that out= has nothing to write to")
+        no_out(out)
         if kwargs.get("dtype", x) is None:
             del kwargs["dtype"]
         return f(x, *args, **kwargs)
@@ -56,10 +56,12 @@ def _method(f):
 
 
 Array.__setitem__ = _setitem
-Array.reshape = lambda x, *shape: rnp.reshape(x, *shape)
+Array._stack = staticmethod(rnp.stack)  # for lists of arrays, which _array.py takes where an array is expected
+Array.reshape = lambda x, *shape, order="C", copy=None: rnp.reshape(x, *shape, order=order, copy=copy)
 Array.transpose = lambda x, *axes: rnp.transpose(x, (axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes) or None)
 for _name in ("astype", "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "cumsum", "cumprod",
-              "ravel", "squeeze", "swapaxes", "round", "conj", "clip", "dot", "take", "repeat", "trace", "diagonal"):
+              "ravel", "squeeze", "swapaxes", "round", "conj", "clip", "dot", "take", "repeat", "trace", "diagonal", "argpartition",
+              "argsort", "choose", "nonzero", "partition", "ptp", "searchsorted", "sort"):
     setattr(Array, _name, _method(getattr(rnp, _name)))
 Array.flatten = Array.ravel
 Array.copy = lambda x: x

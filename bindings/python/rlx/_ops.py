@@ -7,6 +7,7 @@ import numpy as np
 from . import _dtypes, _graph
 from ._array import Array, Programs, _local, as_array, emit, program_of
 from ._native import Error, TracedValueError, at_user_line
+from ._padding import pairs_of
 
 # Attributes with a number for each of the last dims: of an array with several, one number would silently be the very last's.
 _OF_THE_LAST_DIMS = {("pool", "kernel_size"), ("interpolate", "size"), ("resize_linear", "size")}
@@ -137,7 +138,6 @@ def emit_windows(name, operands, attributes):
     padding = given["padding"]
     if not isinstance(padding, str) and not (isinstance(padding, (tuple, list)) and any(isinstance(p, (tuple, list)) for p in padding)):
         return emit_op(name, operands, attributes)
-    from ._windows import pairs_of
     x, *rest = operands = [as_array(v) for v in operands]
     per_dim = lambda value, otherwise: tuple(otherwise) if value == () else (value,) if isinstance(value, int) else tuple(value)
     if name == "pool" and given["padding_high"] != ():

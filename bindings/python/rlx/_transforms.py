@@ -7,9 +7,12 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import as_array, current_trace
+from ._array import as_array, current_trace, emit
 from ._jit import Traced, _apply, _arrays, _trace
 from ._native import Error, at_user_line
+from ._prints import Loop
+from .numpy._creation import eye, zeros, zeros_like
+from .numpy._shape import moveaxis, reshape
 
 
 # ---- derivatives ----
@@ -176,7 +179,6 @@ def _jacobian(f, argnums, forward):
 
     @functools.wraps(f)
     def wrapper(*args, **kwargs):
-        from . import numpy as rnp
 
         def one(number):
             arg = args[number]
@@ -192,11 +194,11 @@ def _jacobian(f, argnums, forward):
                 columns = []
                 for i, x in enumerate(arrays):
                     def push(unit, i=i):
-                        tangents = [unit if j == i else rnp.zeros_like(a) for j, a in enumerate(arrays)]
+                        tangents = [unit if j == i else zeros_like(a) for j, a in enumerate(arrays)]
                         return jvp(of, arrays, tangents)[1]
-                    units = rnp.reshape(rnp.eye(x.size, dtype=x.dtype), (x.size,) + x.shape)
+                    units = reshape(eye(x.size, dtype=x.dtype), (x.size,) + x.shape)
                     out = vmap(push)(units)
-                    columns.append(tree.map(lambda y, x=x: rnp.reshape(rnp.moveaxis(y, 0, -1), y.shape[1:] + x.shape), out))
+                    columns.append(tree.map(lambda y, x=x: reshape(moveaxis(y, 0, -1), y.shape[1:] + x.shape), out))
                 first, its = tree.flatten(columns[0])
                 per_out = [[tree.leaves(c)[k] for c in columns] for k in range(len(first))]
                 return tree.unflatten(its, [tree.unflatten(structure, row) for row in per_out]) if structure != "*" \
@@ -205,13 +207,13 @@ def _jacobian(f, argnums, forward):
             outs, its = tree.flatten(value)
             rows = []
             for k, y in enumerate(outs):
-                units = rnp.reshape(rnp.eye(y.size, dtype=y.dtype), (y.size,) + y.shape)
+                units = reshape(eye(y.size, dtype=y.dtype), (y.size,) + y.shape)
 
                 def pull(unit, k=k):
-                    cts = [unit if j == k else rnp.zeros_like(o) for j, o in enumerate(outs)]
+                    cts = [unit if j == k else zeros_like(o) for j, o in enumerate(outs)]
                     return pullback(tree.unflatten(its, cts))
                 grads = vmap(pull)(units)
-                rows.append(tree.unflatten(structure, [rnp.reshape(g, y.shape + x.shape) for g, x in zip(grads, arrays)]))
+                rows.append(tree.unflatten(structure, [reshape(g, y.shape + x.shape) for g, x in zip(grads, arrays)]))
             return tree.unflatten(its, rows)
 
         made = tuple(one(n) for n in numbers)
@@ -257,7 +259,6 @@ def vmap(f, in_axes=0, out_axes=0):
 
     @functools.wraps(f)
     def wrapper(*args, **kwargs):
-        from . import numpy as rnp
         arrays, structure = _arrays(args)
         axes = _axes_for(in_axes, args, "in_axes")
         sizes = {x.shape[_axis(axis, x.ndim)] for x, axis in zip(arrays, axes) if axis is not None}
@@ -265,21 +266,20 @@ def vmap(f, in_axes=0, out_axes=0):
             found = ", ".join(_graph.type_text(x.dtype_name, x.shape) + ("" if axis is None else f" along {axis}") for x, axis in zip(arrays, axes))
             raise Error(at_user_line(f"vmap needs one batch size, got {sorted(map(str, sizes)) if sizes else 'no batched argument'}: {found}"))
         size = sizes.pop()
-        fronted = [x if axis is None else rnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes)]
+        fronted = [x if axis is None else moveaxis(x, axis, 0) for x, axis in zip(arrays, axes)]
         types = [(x.dtype_name, x.shape if axis is None else x.shape[1:]) for x, axis in zip(fronted, axes)]
         traced = Traced(f, structure, types, kwargs)
         batched = [axis is not None for axis in axes] + [False] * len(traced.captured)
         results = _apply(traced.graph.batch(batched, size), fronted + traced.captured)
         outs = len(traced.out_types)
         if traced.prints:
-            from ._prints import Loop
             if not isinstance(size, int):
                 raise Error(at_user_line(f"debug.print under vmap prints once for each example, and the batch has the symbolic extent {size}"))
             traced.show(results[outs:], Loop(size))
         results = results[:outs]
         out = tree.unflatten(traced.out_structure, results)
         where = _axes_for(out_axes, out, "out_axes")
-        moved = [x if axis == 0 else (x[0] if axis is None else rnp.moveaxis(x, 0, axis)) for x, axis in zip(results, where)]
+        moved = [x if axis == 0 else (x[0] if axis is None else moveaxis(x, 0, axis)) for x, axis in zip(results, where)]
         return tree.unflatten(traced.out_structure, moved)
 
     return wrapper
@@ -297,7 +297,6 @@ def checkpoint(f):
 
     @functools.wraps(f)
     def wrapper(*args, **kwargs):
-        from ._array import emit
         traced, arrays = _trace(f, args, kwargs)
         out = emit("remat", arrays + traced.captured, f"{{body = {traced.graph.body_text()}}}")
         outs = len(traced.out_types)
@@ -342,7 +341,6 @@ class custom_vjp(_Custom):
         return self
 
     def __call__(self, *args):
-        from ._array import emit
         if self._in_rule:
             return self._f(*args)
         if not hasattr(self, "_fwd"):
@@ -357,9 +355,8 @@ class custom_vjp(_Custom):
             values = list(values)
             primals, cts = values[: len(arrays)], values[len(inputs) + len(outs):]
             _, kept = self._fwd(*self._merge(fixed, tree.unflatten(tree.structure(tuple(given)), primals)))
-            from . import numpy as rnp
             moving = iter(cts)
-            all_cts = [next(moving) if _has_derivative(d) else rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in outs]
+            all_cts = [next(moving) if _has_derivative(d) else zeros(s, _dtypes.numpy_of(d)) for d, s in outs]
             found = self._bwd(*fixed.values(), kept, tree.unflatten(traced.out_structure, all_cts))
             if len(found) != len(given):
                 raise Error(f"the backward rule of {self._f.__name__} gave {len(found)} cotangents for {len(given)} arguments")
@@ -369,9 +366,9 @@ class custom_vjp(_Custom):
                 parts = [None] * n if ct is None else tree.leaves(ct)
                 for x, part in zip(arrays[at: at + n], parts):
                     if _has_derivative(x.dtype_name):
-                        result.append(rnp.zeros(x.shape, x.dtype) if part is None else as_array(part, x.dtype_name))
+                        result.append(zeros(x.shape, x.dtype) if part is None else as_array(part, x.dtype_name))
                 at += n
-            result += [rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in inputs[len(arrays):] if _has_derivative(d)]
+            result += [zeros(s, _dtypes.numpy_of(d)) for d, s in inputs[len(arrays):] if _has_derivative(d)]
             return tuple(result)
 
         types = inputs + outs + floats
@@ -391,7 +388,6 @@ class custom_jvp(_Custom):
         return rule
 
     def __call__(self, *args):
-        from ._array import emit
         if self._in_rule:
             return self._f(*args)
         if not hasattr(self, "_rule"):
@@ -403,10 +399,9 @@ class custom_jvp(_Custom):
         floats = [t for t in inputs if _has_derivative(t[0])]
 
         def tangent(*values):
-            from . import numpy as rnp
             values = list(values)
             moving = iter(values[len(inputs):])
-            tangents = [next(moving) if _has_derivative(d) else rnp.zeros(s, _dtypes.numpy_of(d)) for d, s in inputs][: len(arrays)]
+            tangents = [next(moving) if _has_derivative(d) else zeros(s, _dtypes.numpy_of(d)) for d, s in inputs][: len(arrays)]
             structure = tree.structure(tuple(given))
             _, t = self._rule(*fixed.values(), tree.unflatten(structure, values[: len(arrays)]),
                               tree.unflatten(structure, tangents))

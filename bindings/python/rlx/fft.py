@@ -174,13 +174,13 @@ def ifftshift(x, axes=None):
     return _shift(x, axes, lambda n: -(n // 2))
 
 
-def fftfreq(n, d=1.0):
-    """The frequencies of fft's results for samples `d` apart."""
+def fftfreq(n, d=1.0, *, dtype=None, device=None):
+    """The frequencies of fft's results for samples `d` apart, float32 unless `dtype` says otherwise."""
     import numpy as np
-    return as_array(np.fft.fftfreq(n, d).astype(np.float32))
+    return rnp.asarray(np.fft.fftfreq(n, d), "f32" if dtype is None else dtype, device=device)
 
 
-def rfftfreq(n, d=1.0):
-    """The frequencies of rfft's results for samples `d` apart."""
+def rfftfreq(n, d=1.0, *, dtype=None, device=None):
+    """The frequencies of rfft's results for samples `d` apart, float32 unless `dtype` says otherwise."""
     import numpy as np
-    return as_array(np.fft.rfftfreq(n, d).astype(np.float32))
+    return rnp.asarray(np.fft.rfftfreq(n, d), "f32" if dtype is None else dtype, device=device)

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ._array import Array
-from ._typing import ArrayLike, Axes
+from ._typing import ArrayLike, Axes, DTypeLike
 
 def fft(
     a: ArrayLike,
@@ -17,7 +17,7 @@ def fft2(
     axes: Axes = ...,
     norm: Literal["backward", "ortho", "forward"] | None = ...,
 ) -> Array: ...
-def fftfreq(n: int, d: float = ...) -> Array: ...
+def fftfreq(n: int, d: float = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Array: ...
 def fftn(
     a: ArrayLike,
     s: Sequence[int] | None = ...,
@@ -87,7 +87,7 @@ def rfft2(
     axes: Axes = ...,
     norm: Literal["backward", "ortho", "forward"] | None = ...,
 ) -> Array: ...
-def rfftfreq(n: int, d: float = ...) -> Array: ...
+def rfftfreq(n: int, d: float = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Array: ...
 def rfftn(
     a: ArrayLike,
     s: Sequence[int] | None = ...,

@@ -1,140 +1,36 @@
-"""Control flow and the functions of `jax.lax` that programs use beside it, under its names and with its arguments.
+"""The functions of `jax.lax`, under its names and with its arguments.
 
-Operands of one function have one dtype here, as in JAX; the functions of `rlx.numpy` promote.
+Operands of one function have one dtype and shape here, as in JAX; the functions of `rlx.numpy` promote and broadcast. What JAX's
+module has and this one has not is about several devices, or about JAX's own insides.
 """
 
-from . import _dtypes, ops
-from ._array import as_array
-from ._native import at_user_line
-from ._windows import conv as _conv
-from ._control import associative_scan, cond, fori_loop, map, scan, switch, while_loop
-from .numpy import _elementwise as ew
-from .numpy import concatenate as _concatenate
-from .numpy._indexing import _from_front
-from .numpy._shape import axis_of
+from ._associative_scan import associative_scan
+from ._control import cond, fori_loop, scan, switch, while_loop
+from ._lax.convolution import (conv, conv_dimension_numbers, conv_general_dilated, conv_general_dilated_local, conv_general_dilated_patches,
+                               conv_general_permutations, conv_general_shape_tuple, conv_shape_tuple, conv_transpose,
+                               conv_transpose_shape_tuple, conv_with_general_padding, padtype_to_pads)
+from ._lax.elementwise import (abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitcast_convert_type, bitwise_and, bitwise_not,
+                               bitwise_or, bitwise_xor, cbrt, ceil, clamp, clz, complex, conj, convert_element_type, cos, cosh, div, dtype, eq,
+                               exp, exp2, expm1, floor, ge, gt, imag, integer_pow, is_finite, le, log, log1p, logistic, lt, max, min, mul,
+                               mulhi, ne, neg, nextafter, optimization_barrier, population_count, pow, real, reciprocal, reduce_precision,
+                               rem, round, rsqrt, select, select_n, shift_left, shift_right_arithmetic, shift_right_logical, sign, sin, sinh,
+                               sqrt, square, stop_gradient, sub, tan, tanh)
+from ._lax.indexing import (dynamic_index_in_dim, dynamic_slice, dynamic_slice_in_dim, dynamic_update_index_in_dim, dynamic_update_slice,
+                            dynamic_update_slice_in_dim, gather, index_take, scatter, scatter_add, scatter_apply, scatter_max, scatter_min,
+                            scatter_mul, scatter_sub)
+from ._lax.others import fft, rng_bit_generator
+from ._lax.products import batch_matmul, dot, dot_general, ragged_dot, ragged_dot_general
+from ._lax.reductions import (approx_max_k, approx_min_k, argmax, argmin, cumlogsumexp, cummax, cummin, cumprod, cumsum, reduce, reduce_and,
+                              reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum, reduce_window, reduce_window_shape_tuple, reduce_xor,
+                              sort, sort_key_val, top_k)
+from ._lax.shapes import (broadcast, broadcast_in_dim, broadcast_like, broadcast_shapes, broadcast_to_rank, broadcasted_iota, collapse,
+                          concatenate, empty, expand_dims, full, full_like, index_in_dim, iota, pad, reshape, rev, shape_as_value, slice,
+                          slice_in_dim, split, squeeze, stack, tile, transpose, unstack)
+from ._lax.solvers import custom_linear_solve, custom_root
+from ._lax.special import (bessel_i0e, bessel_i1e, betainc, digamma, erf, erf_inv, erfc, igamma, igamma_grad_a, igammac, lgamma, polygamma,
+                           random_gamma_grad, zeta)
+from ._lax.types import (ConvDimensionNumbers, FftType, GatherDimensionNumbers, GatherScatterMode, Precision, RaggedDotDimensionNumbers,
+                         RandomAlgorithm, RoundingMethod, ScatterDimensionNumbers)
+from ._map import map
 
-__all__ = ["associative_scan", "clamp", "concatenate", "cond", "conv", "cummax", "cumprod", "cumsum", "dynamic_slice", "dynamic_update_slice",
-           "erf", "erf_inv", "erfc", "expand_dims", "fori_loop", "lgamma", "digamma", "map", "rsqrt", "scan", "select", "stop_gradient",
-           "switch", "top_k", "while_loop"]
-
-
-def stop_gradient(x):
-    """x, through which no gradient flows; also for trees of arrays."""
-    from . import tree
-    return tree.map(ops.stop_gradient, x)
-
-
-def top_k(operand, k, axis=-1):
-    """The k largest elements along an axis, largest first, and where they stood (int32)."""
-    return ops.top_k(as_array(operand), k=k, axis=axis)
-
-
-def rsqrt(x):
-    """1 / sqrt(x)."""
-    return ops.rsqrt(ew.inexact(x))
-
-
-def erf(x):
-    """The error function."""
-    return ops.erf(ew.inexact(x))
-
-
-def erfc(x):
-    """1 - erf(x), accurate where erf(x) is close to 1."""
-    return ops.erfc(ew.inexact(x))
-
-
-def erf_inv(x):
-    """The number whose error function is x."""
-    return ops.erfinv(ew.inexact(x))
-
-
-def lgamma(x):
-    """ln |gamma(x)|."""
-    return ops.lgamma(ew.inexact(x))
-
-
-def digamma(x):
-    """The derivative of lgamma."""
-    return ops.digamma(ew.inexact(x))
-
-
-def select(pred, on_true, on_false):
-    """on_true where pred holds, else on_false: arrays of one shape and dtype; pred has that shape or is a scalar."""
-    pred, on_true, on_false = as_array(pred), as_array(on_true), as_array(on_false)
-    return ops.select(ew.broadcast_to(pred, on_true.shape) if pred.ndim == 0 else pred, on_true, on_false)
-
-
-def clamp(min, x, max):
-    """x limited to [min, max], which have x's dtype, and its shape or rank 0. Python's numbers take its dtype where they lose nothing."""
-    x = as_array(x)
-    low, high = (_bound(bound, x) for bound in (min, max))
-    return ew.minimum(ew.maximum(x, low), high)
-
-
-def _bound(bound, x):
-    is_weak = isinstance(bound, (int, float)) and (_dtypes.is_inexact(x.dtype_name) or isinstance(bound, int))
-    bound = as_array(bound, x.dtype_name if is_weak else None)
-    if bound.dtype_name != x.dtype_name or bound.shape not in ((), x.shape):
-        raise TypeError(at_user_line(f"clamp: a bound of {x.dtype_name}{list(x.shape)} has its dtype, and its shape or rank 0; got "
-                                     f"{bound.dtype_name}{list(bound.shape)}"))
-    return bound
-
-
-def concatenate(operands, dimension):
-    """Arrays behind one another along a dim."""
-    return _concatenate(operands, axis=dimension)
-
-
-def conv(lhs, rhs, window_strides, padding):
-    """Cross-correlation of lhs[n, c, spatial...] with rhs[out, c, kernel...]; `padding` is "SAME", "VALID", or a pair (low, high) for
-    each spatial dim. rlx.conv has dilation and groups, too."""
-    return _conv(lhs, rhs, tuple(window_strides), padding)
-
-
-def expand_dims(array, dimensions):
-    """New dims of extent 1 at these places of the result."""
-    from .numpy import expand_dims as expanded
-    return expanded(array, tuple(dimensions))
-
-
-def cumsum(operand, axis=0, reverse=False):
-    """The sums of the elements up to each one along an axis, or from it on with `reverse`."""
-    x = as_array(operand)
-    return ops.cumsum(x, axis=axis_of(axis, x.ndim), reverse=reverse)
-
-
-def cumprod(operand, axis=0, reverse=False):
-    """The products of the elements up to each one along an axis, or from it on with `reverse`."""
-    x = as_array(operand)
-    return ops.cumprod(x, axis=axis_of(axis, x.ndim), reverse=reverse)
-
-
-def cummax(operand, axis=0, reverse=False):
-    """The largest one of the elements up to each one along an axis, or from it on with `reverse`."""
-    x = as_array(operand)
-    return ops.cummax(x, axis=axis_of(axis, x.ndim), reverse=reverse)
-
-
-def dynamic_slice(operand, start_indices, slice_sizes):
-    """The block of these extents that begins at start_indices, one for each dim, moved to lie within the array where it would
-    reach out of it. Negative indices count from the end, as in JAX; those of rlx.ops.dynamic_slice do not."""
-    x = as_array(operand)
-    return ops.dynamic_slice(x, *_starts(x, start_indices), sizes=tuple(slice_sizes))
-
-
-def dynamic_update_slice(operand, update, start_indices):
-    """operand with `update` at start_indices, moved to lie within the array where it would reach out of it. Negative indices
-    count from the end."""
-    x = as_array(operand)
-    return ops.dynamic_update_slice(x, as_array(update), *_starts(x, start_indices))
-
-
-def _starts(x, indices):
-    indices = [as_array(i) for i in indices]
-    if len(indices) != x.ndim:
-        raise TypeError(at_user_line(f"an array of rank {x.ndim} is sliced from {x.ndim} indices on, got {len(indices)}"))
-    for i in indices:
-        if not _dtypes.is_integer(i.dtype_name) or i.ndim != 0:
-            raise TypeError(at_user_line(f"an index is one integer, got {i.dtype_name}{list(i.shape)}"))
-    return [as_array(_from_front(i, n), "i32") for i, n in zip(indices, x.shape)]
+__all__ = [name for name in dir() if not name.startswith("_")]

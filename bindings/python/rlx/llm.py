@@ -9,6 +9,9 @@
     sequence = model.sequence()
     sequence.logits(model.encode("Once upon a"))                           # Array, float32 (vocabulary,)
 
+    rlx.llm.to_gguf("Qwen3-0.6B", "qwen3-q8_0.gguf", quantize="q8_0")      # a file that llama.cpp reads
+    rlx.llm.to_folder("qwen3-q8_0.gguf", "Qwen3", dequantize="bf16")       # a folder that transformers reads
+
 docs/language_models.md lists which models there are, docs/generation.md explains how a token is drawn. A model may be used by several
 threads at once; what is asked of one `Sequence` or `Generator` happens one after another.
 """
@@ -89,6 +92,44 @@ def load(path, device=None, threads=None, context=0, *, chunk=0, cache="f32", ac
     check(lib.rlx_language_model_load, path_bytes(path), str(device or "").encode(), byref(settings),
           byref(_graph.compile_options(**options)), byref(handle))
     return LanguageModel(handle)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What `to_gguf` and `to_folder` wrote: how many tensors, their bytes, and what could not be carried over, a tuple of sentences."""
+
+    tensors: int
+    bytes: int
+    notes: tuple
+
+
+def to_gguf(folder, path, *, quantize=None, dequantize=None, most_file_bytes=0):
+    """Writes the Hugging Face folder of a language model as a GGUF file, with its tokenizer, as llama.cpp's converter does. One tensor after
+    the other is read and written, so that memory is taken for the largest of them alone. A `Converted`.
+
+    quantize         what matrices of floats become: "q8_0", "q4_0" ...; None: they keep their dtype
+    dequantize       what packed matrices (GPTQ, AWQ, bitsandbytes, MLX) become, as numbers: "f32", "f16", "bf16". None: blocks with the
+                     same numbers, or an error where there are none
+    most_file_bytes  begins a new file X-00001-of-00002.gguf where one would have more bytes of tensors; 0: all in one
+
+    Fails as "unsupported", naming the key, the tensor or the part of the tokenizer, for what GGUF has no word for.
+    """
+    return _converted(lib.rlx_language_model_to_gguf, folder, path, quantize=quantize, dequantize=dequantize, most_file_bytes=most_file_bytes)
+
+
+def to_folder(path, folder, *, dequantize=None, most_file_bytes=0):
+    """Writes a GGUF file as a Hugging Face folder, which must not be there or be empty: as `to_gguf`, the other way round. A `Converted`.
+
+    dequantize       what blocks become: "f32", "f16", "bf16". None: what mlx-lm packs, with the same numbers, or an error
+    most_file_bytes  begins a new file model-00001-of-00002.safetensors, with an index beside them; 0: all in model.safetensors
+    """
+    return _converted(lib.rlx_language_model_to_folder, path, folder, dequantize=dequantize, most_file_bytes=most_file_bytes)
+
+
+def _converted(function, source, target, **options):
+    given = {name: str(value) if isinstance(value, str) else operator.index(value) for name, value in options.items() if value is not None}
+    about = json.loads(owned_text(function, path_bytes(source), path_bytes(target), text_of(given).encode(errors="replace")))
+    return Converted(about["tensors"], about["bytes"], tuple(about["notes"]))
 
 
 class LanguageModel:

@@ -8,6 +8,8 @@ from . import _dtypes, ops
 from ._array import as_array
 from ._native import Error, at_user_line
 from ._ops import epsilon_of
+from ._nn.activations import identity, log1mexp, sparse_plus, sparse_sigmoid, squareplus, tanh
+from ._nn.attention import dot_product_attention
 from .numpy import _elementwise as ew
 from .numpy._reductions import _reduced
 from .numpy._shape import axes_of, axis_of, reshape, split
@@ -118,15 +120,22 @@ def glu(x, axis=-1):
     return a * sigmoid(b)
 
 
+def _masked(x, where, fill):
+    """x where `where` holds, else the number `fill`; for reductions that leave places out."""
+    return x if where is None else rnp.where(where, x, ew.constant_like(x, fill))
+
+
 def _of_one(x, axis):
     """log_softmax of an array of rank 0, whose axis is its only element: 0, or NaN where it is not finite."""
     axes_of(axis, 1)
     return x - x
 
 
-def softmax(x, axis=-1):
-    """e^x over its sum along an axis (or several)."""
+def softmax(x, axis=-1, where=None):
+    """e^x over its sum along an axis (or several); places where `where` does not hold count for nothing, and give 0."""
     x = ew.inexact(x)
+    if where is not None:
+        return _masked(softmax(_masked(x, where, -np.inf), axis), where, 0)
     if x.ndim == 0:
         return ew.exp(_of_one(x, axis))
     axes = axes_of(axis, x.ndim)
@@ -137,32 +146,65 @@ def softmax(x, axis=-1):
     return e / _reduced(e, "sum", axes, True)
 
 
-def log_softmax(x, axis=-1):
-    """The logarithm of softmax."""
+def log_softmax(x, axis=-1, where=None):
+    """The logarithm of softmax; places where `where` does not hold count for nothing, and give -inf."""
     x = ew.inexact(x)
+    if where is not None:
+        return _masked(log_softmax(_masked(x, where, -np.inf), axis), where, -np.inf)
     if x.ndim == 0:
         return _of_one(x, axis)
     axes = axes_of(axis, x.ndim)
     return ops.log_softmax(x, axis=axes[0]) if len(axes) == 1 else x - logsumexp(x, axes, keepdims=True)
 
 
-def logsumexp(x, axis=None, keepdims=False):
-    """ln of the sum of e^x over these axes."""
-    x = ew.inexact(x)
-    return ops.logsumexp(x, axes=axes_of(axis, x.ndim), keep_dims=keepdims)
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):
+    """ln of the sum of b e^a over these axes, without b of e^a; NaN where the sum is negative, unless return_sign asks for (ln of its
+    magnitude, its sign). Places where `where` does not hold are left out."""
+    a = ew.inexact(a)
+    if b is None and not return_sign:
+        a = _masked(a, where, -np.inf)
+        return ops.logsumexp(a, axes=axes_of(axis, a.ndim), keep_dims=keepdims)
+    a, b = ew.together(a, 1 if b is None else b)
+    a = _masked(rnp.where(b == 0, -np.inf, a), where, -np.inf)  # what counts nothing is not looked at
+    axes = axes_of(axis, a.ndim)
+    shift = ops.stop_gradient(_reduced(a, "max", axes, True))
+    shift = rnp.where(rnp.isfinite(shift), shift, 0)
+    total = _reduced(b * ew.exp(a - shift), "sum", axes, True)
+    sign = ew.sign(total)
+    made = ew.log(ew.abs(total) if return_sign else total) + shift
+    if not keepdims:
+        made, sign = (rnp.squeeze(v, axes) if axes else v for v in (made, sign))
+    return (made, sign) if return_sign else made
 
 
-def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, eps=None):
-    """x less its mean, over its standard deviation; a mean or a variance that is given stands for its own."""
+def logmeanexp(x, axis=None, where=None, keepdims=False):
+    """ln of the mean of e^x over these axes, of the places where `where` holds."""
     x = ew.inexact(x)
+    ones = rnp.ones(x.shape, x.dtype)
+    count = rnp.sum(_masked(ones, where, 0), axes_of(axis, x.ndim), keepdims=keepdims)
+    return logsumexp(x, axis, keepdims=keepdims, where=where) - ew.log(count)
+
+
+def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast", eps=None):
+    """x less its mean, over its standard deviation; `mean` and `variance` are found where they are not given, of the places where
+    `where` holds. Beside a mean that is given, the variance is the mean of the squares less the square of that mean, as in JAX, and
+    with the `algorithm` "stable" the mean of the squared differences to it. It is computed of differences to x's own mean in either
+    case, so that no digits are lost where that is large."""
+    if algorithm not in ("stable", "fast"):
+        raise ValueError(at_user_line(f"algorithm is {algorithm!r}; it is \"stable\" or \"fast\""))
+    x, epsilon = ew.inexact(x), epsilon_of(epsilon, 1e-5, eps)
     mean, variance = (v if v is None else as_array(v, x.dtype_name if isinstance(v, (int, float)) else None) for v in (mean, variance))
-    own = rnp.mean(x, axis, keepdims=True)
-    d = x - own
+    axes = axes_of(axis, x.ndim)
+    count = None if where is None else rnp.sum(_masked(rnp.ones(x.shape, x.dtype), where, 0), axes, keepdims=True)
+    averaged = lambda v: rnp.mean(v, axes, keepdims=True) if where is None else rnp.sum(_masked(v, where, 0), axes, keepdims=True) / count
+    own = averaged(x) if mean is None or variance is None else None
     if variance is None:
-        variance = rnp.mean(ops.square(d), axis, keepdims=True)
-        if mean is not None:  # as in jax.nn: the mean of the squares less the square of the given mean
-            variance = variance + ops.square(own) - ops.square(mean)
-    return (d if mean is None else x - mean) * ops.rsqrt(ew.inexact(variance + epsilon_of(epsilon, 1e-5, eps)))
+        variance = averaged(ops.square(x - own))
+        if mean is not None and algorithm == "fast":
+            variance = rnp.maximum(variance + ops.square(own) - ops.square(mean), 0)
+        elif mean is not None:
+            variance = variance + ops.square(own - mean)
+    return (x - (own if mean is None else mean)) * ops.rsqrt(ew.inexact(variance + epsilon))
 
 
 def one_hot(x, num_classes, dtype="f32", axis=-1):

@@ -290,7 +290,7 @@ def convert(x, dtype="f32"):
 
 def bitcast(x, dtype="f32"):
     """The same bits as another dtype; to a narrower one a last dim is added, to a wider one it is consumed; low
-    bytes come first.
+    bytes come first. The last dim of u8 may be read as that of blocks of a format, and the other way round.
 
     Attributes: dtype (dtype; "f32")."""
     return emit_op("bitcast", [x], [("dtype", dtype, "dtype")])

@@ -2,13 +2,42 @@
 from typing import Literal
 
 from ._array import Array
-from ._typing import ArrayLike, Axes, DTypeLike, Shape
+from ._typing import ArrayLike, DTypeLike, Shape
 
-def PRNGKey(seed: int) -> Array: ...
+def PRNGKey(seed: int, *, impl: None = ..., dtype: None = ...) -> Array: ...
+def ball(
+    key: ArrayLike,
+    d: int,
+    p: ArrayLike = ...,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
 def bernoulli(
     key: ArrayLike,
     p: ArrayLike = ...,
     shape: Shape | None = ...,
+    mode: Literal["low", "high"] = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def beta(
+    key: ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def binomial(
+    key: ArrayLike,
+    n: ArrayLike,
+    p: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
     algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def bits(
@@ -20,21 +49,209 @@ def bits(
 def categorical(
     key: ArrayLike,
     logits: ArrayLike,
-    axis: Axes = ...,
+    axis: int = ...,
+    shape: Shape | None = ...,
+    replace: bool = ...,
+    mode: Literal["low", "high", "highest"] | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def cauchy(
+    key: ArrayLike,
     shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def chisquare(
+    key: ArrayLike,
+    df: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def choice(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: Shape = ...,
+    replace: bool = ...,
+    p: ArrayLike | None = ...,
+    axis: int = ...,
+    mode: Literal["low", "high", "highest"] | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def clone(key: ArrayLike) -> Array: ...
+def dirichlet(
+    key: ArrayLike,
+    alpha: float,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def double_sided_maxwell(
+    key: ArrayLike,
+    loc: ArrayLike,
+    scale: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def exponential(
+    key: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def f(
+    key: ArrayLike,
+    dfnum: ArrayLike,
+    dfden: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
     algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array: ...
-def key(seed: int) -> Array: ...
+def gamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def generalized_normal(
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def geometric(
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def gumbel(
+    key: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    mode: Literal["low", "high", "highest"] | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def key(seed: int, *, impl: None = ..., dtype: None = ...) -> Array: ...
+def key_data(keys: ArrayLike) -> Array: ...
+def laplace(
+    key: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def loggamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def logistic(
+    key: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def lognormal(
+    key: ArrayLike,
+    sigma: ArrayLike = ...,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def maxwell(
+    key: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def multinomial(
+    key: ArrayLike,
+    n: ArrayLike,
+    p: ArrayLike,
+    *,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    unroll: int | bool = ...,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def multivariate_normal(
+    key: ArrayLike,
+    mean: ArrayLike,
+    cov: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    method: Literal["cholesky", "eigh", "svd"] = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
 def normal(
     key: ArrayLike,
     shape: Shape = ...,
     dtype: DTypeLike | None = ...,
     algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
+def orthogonal(
+    key: ArrayLike,
+    n: int,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    m: int | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def pareto(
+    key: ArrayLike,
+    b: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
 def permutation(
     key: ArrayLike,
     x: ArrayLike,
+    axis: int = ...,
+    independent: bool = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def poisson(
+    key: ArrayLike,
+    lam: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def rademacher(
+    key: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
     algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
 def randint(
@@ -45,12 +262,38 @@ def randint(
     dtype: DTypeLike | None = ...,
     algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
+def rayleigh(
+    key: ArrayLike,
+    scale: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
 def split(key: ArrayLike, num: Shape = ...) -> Array: ...
+def t(
+    key: ArrayLike,
+    df: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def triangular(
+    key: ArrayLike,
+    left: ArrayLike,
+    mode: ArrayLike,
+    right: bool,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
 def truncated_normal(
     key: ArrayLike,
     lower: float,
     upper: float,
-    shape: Shape = ...,
+    shape: Shape | None = ...,
     dtype: DTypeLike | None = ...,
     algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
@@ -58,7 +301,25 @@ def uniform(
     key: ArrayLike,
     shape: Shape = ...,
     dtype: DTypeLike | None = ...,
-    minval: float = ...,
-    maxval: float = ...,
+    minval: ArrayLike = ...,
+    maxval: ArrayLike = ...,
     algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
 ) -> Array: ...
+def wald(
+    key: ArrayLike,
+    mean: ArrayLike,
+    shape: Shape | None = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def weibull_min(
+    key: ArrayLike,
+    scale: ArrayLike,
+    concentration: ArrayLike,
+    shape: Shape = ...,
+    dtype: DTypeLike | None = ...,
+    *,
+    algorithm: Literal["philox", "threefry", "threefry_original"] = ...,
+) -> Array: ...
+def wrap_key_data(key_bits_array: ArrayLike, *, impl: None = ..., dtype: None = ...) -> Array: ...

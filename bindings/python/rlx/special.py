@@ -1,25 +1,39 @@
 """Special functions as scipy.special has them. Integers become float32; operands broadcast."""
 
+import inspect
 import math
 import operator
 
 import numpy as np
 
 from . import ops
+from ._special.combinatorics import bernoulli, comb, factorial, poch
+from ._special.gammas import beta, betainc, betaln, gamma, gammasgn, loggamma
+from ._special.hypergeometric import hyp1f1
+from ._special.integrals import bessel_jn, dawsn, exp1, expi, expn, fresnel, owens_t, sici, spence, wofz
+from ._special.statistics import boxcox, boxcox1p, kl_div, log_softmax, logsumexp, rel_entr, softmax
 from .numpy._elementwise import OF_ONE, OF_TWO_FLOATS, documented, inexact, together
 from . import numpy as rnp
 
 
-def _unary(name, op, doc):
+def _unary(name, op, doc, operand="x"):
     def f(x):
         return op(inexact(x))
+    if operand != "x":
+        of_x = f
+
+        def f(p):
+            return of_x(p)
     return documented(f, name, doc, OF_ONE.replace("and complex numbers keep", "keep") + " Of real numbers only: rlx.Error otherwise.")
 
 
-def _binary(name, op, doc):
-    def f(x, y):
-        a, b = together(x, y)
+def _binary(name, op, doc, names=("x", "y")):
+    """A function of two operands that have these names."""
+    def f(*args, **kwargs):
+        a, b = together(*signature.bind(*args, **kwargs).args)
         return op(inexact(a), inexact(b))
+    signature = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
+    f.__signature__ = signature
     return documented(f, name, doc, OF_TWO_FLOATS + " Of real numbers only: rlx.Error otherwise.")
 
 
@@ -31,8 +45,15 @@ gammaln = _unary("gammaln", ops.lgamma, "ln |gamma(x)|.")
 digamma = _unary("digamma", ops.digamma, "The derivative of ln gamma.")
 logit = _unary("logit", ops.logit, "ln(x / (1 - x)).")
 ndtr = _unary("ndtr", ops.ndtr, "The distribution function of the normal distribution.")
-log_ndtr = _unary("log_ndtr", ops.log_ndtr, "The logarithm of ndtr.")
-ndtri = _unary("ndtri", ops.ndtri, "The number whose ndtr is x.")
+
+
+def log_ndtr(x, series_order=3):
+    """The logarithm of ndtr, accurate far below 0, too. series_order is taken as JAX has it: how many terms its series has there; here
+    the result is as exact as the dtype whatever it is. Of real numbers only."""
+    return ops.log_ndtr(inexact(x))
+
+
+ndtri = _unary("ndtri", ops.ndtri, "The number whose ndtr is p.", "p")
 entr = _unary("entr", ops.entr, "-x ln x; 0 at 0, -inf below.")
 i0 = _unary("i0", ops.i0, "The modified Bessel function of the first kind of order 0.")
 i1 = _unary("i1", ops.i1, "The modified Bessel function of the first kind of order 1.")
@@ -40,9 +61,17 @@ i0e = _unary("i0e", ops.i0e, "i0(x) e^-|x|.")
 i1e = _unary("i1e", ops.i1e, "i1(x) e^-|x|.")
 xlogy = _binary("xlogy", ops.xlogy, "x ln y, 0 where x is 0.")
 xlog1py = _binary("xlog1py", ops.xlog1py, "x ln(1 + y), 0 where x is 0.")
-zeta = _binary("zeta", ops.zeta, "The Hurwitz zeta function: the sum of (k + q)^-x.")
-gammainc = _binary("gammainc", ops.igamma, "The regularized lower incomplete gamma function.")
-gammaincc = _binary("gammaincc", ops.igammac, "The regularized upper incomplete gamma function.")
+
+
+def zeta(x, q=None):
+    """The Hurwitz zeta function: the sum of (k + q)^-x over k from 0 on; without q Riemann's, that of k^-x over k from 1 on. Of real
+    numbers only."""
+    a, b = together(x, 1.0 if q is None else q)
+    return ops.zeta(inexact(a), inexact(b))
+
+
+gammainc = _binary("gammainc", ops.igamma, "The regularized lower incomplete gamma function.", ("a", "x"))
+gammaincc = _binary("gammaincc", ops.igammac, "The regularized upper incomplete gamma function.", ("a", "x"))
 
 
 def expit(x):
@@ -76,15 +105,3 @@ def multigammaln(a, d):
     for i in range(d):
         total = total + gammaln(a - i / 2)
     return total
-
-
-def logsumexp(x, axis=None, keepdims=False):
-    """ln of the sum of e^x over these axes."""
-    from .nn import logsumexp
-    return logsumexp(x, axis, keepdims)
-
-
-def softmax(x, axis=None):
-    """e^x over its sum over these axes."""
-    from .nn import softmax
-    return softmax(x, tuple(range(rnp.asarray(x).ndim)) if axis is None else axis)

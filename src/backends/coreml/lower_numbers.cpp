@@ -188,6 +188,7 @@ namespace when {
 std::optional<std::string> can_bitcast(const Question& q) {
   for (DType t : {q.operands[0].dtype, q.node.types[0].dtype}) {
     if (t == f64) return "f64 is carried as f32, and its bits are lost";
+    if (is_block(t)) return "a package has blocks as constants only";
     if (info(t).bits < 8 && q.operands[0].dtype != q.node.types[0].dtype)
       return "elements of less than a byte have no bits of their own";
   }

@@ -1,6 +1,6 @@
 // The planner of convolutions: which kernel computes one, and why. It is a table of rules, of which the first that
 // holds decides. The functions are pure. Users: lower_convolution.cpp, lower_fused_convolution.cpp and
-// convolution_chain.cpp, which make the steps. `rlx where MODEL --strategies` prints the choices. Neighbour:
+// convolution_pipeline.cpp, which make the steps. `rlx where MODEL --strategies` prints the choices. Neighbour:
 // kernels/gemm/product_plan.h, the planner of products and of pointwise convolutions with few pixels.
 #pragma once
 
@@ -53,7 +53,7 @@ std::span<const ConvolutionRule> convolution_rules();
 /// pixels.
 bool reads_all_pixels(const kernels::ConvolutionArgs& args);
 
-/// A pipeline of [pointwise,] depthwise, pointwise convolutions of channels-last images (convolution_chain.h).
+/// A pipeline of [pointwise,] depthwise, pointwise convolutions of channels-last images (convolution_pipeline.h).
 struct PipelineProblem {
   const kernels::ConvolutionArgs* first = nullptr;  ///< null if the pipeline begins with the depthwise convolution
   const kernels::ConvolutionArgs& depthwise;

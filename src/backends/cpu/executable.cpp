@@ -295,13 +295,13 @@ class CpuExecutable final : public HostExecutable {
       if (movable->schedule.can_move()) movable_.add(std::move(movable));
     }
     if (kept_.is_used()) keep_packed();
-    else forget_packed_codes();
+    else forget_packed_values();
     return instance;
   }
 
-  /// Codes that are hoisted, and only read packed, take memory once. (Those that are kept for later processes are read
-  /// again to be written.)
-  void forget_packed_codes() {
+  /// Quantized weights that are hoisted, and only read packed, take memory once. (Those that are kept for later
+  /// processes are read again to be written.)
+  void forget_packed_values() {
     for (const std::string& name : hoisted_) {
       Tensor& value = params_.at(name);
       if (value.dtype() != i8 || !is_read_packed(name)) continue;

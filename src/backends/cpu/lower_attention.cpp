@@ -242,11 +242,11 @@ std::string when_attention(const Question& q) {
       if (other.dtype != t) return text_of("q, k and v of ", t, " and ", other.dtype);
       continue;
     }
-    const int64_t parts = a.layout == AttentionLayout::packed ? a.kv_heads.value_or(a.heads) : 1;
+    const int64_t heads = a.layout == AttentionLayout::packed ? a.kv_heads.value_or(a.heads) : 1;
     const int64_t length = info(other.dtype).block_elements;
     if (t == f64) return text_of("beside f64 keys and values of ", other.dtype, " are dequantized first");
     if (length != kernels::kBlockColumns) return text_of("blocks of ", length, " elements are dequantized first");
-    if (const Dim& last = other.dims.back(); !last.is_static() || last.value() % (parts * length) != 0)
+    if (const Dim& last = other.dims.back(); !last.is_static() || last.value() % (heads * length) != 0)
       return text_of("heads of ", other, " that are no whole blocks are dequantized first");
   }
   return when_mask(q, 3);

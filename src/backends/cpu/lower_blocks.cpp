@@ -282,7 +282,7 @@ std::string when_dequantize_blockwise(const Question& q) {
   const auto& a = q.node.attrs.as<DequantizeBlockwiseAttrs>();
   if (info(q.operands[0].dtype).bits > 8)
     return text_of("quantized values of ", q.operands[0].dtype, " have more than 8 bits");
-  if (a.has_table) return "the numbers of codes are taken from their table first";
+  if (a.has_table) return "quantized values are looked up in their table first";
   return readable_quantized(q, 0, a.has_global);
 }
 Prepared lower_dequantize_blockwise(const LoweringContext& c) {
@@ -305,7 +305,7 @@ Prepared lower_dequantize_blockwise(const LoweringContext& c) {
   });
 }
 
-/// Whether the product reads the codes' numbers from their table; `first` is the operand of the scales.
+/// Whether the kernel of the product looks quantized values up in their table; `first` is the operand of the scales.
 template <class Attrs>
 static bool has_table_product(const Question& q, size_t first, const Attrs& a) {
   return q.operands[1].dtype == u4 && !a.has_bias && q.operands[first + 1].dtype == f32;
@@ -324,12 +324,12 @@ std::string when_quantized_weights_product(const Question& q) {
   if (a.has_table && !has_table_product(q, 2, a)) return "numbers of a table are those of u4, f32, without a bias";
   return readable_quantized(q, 2, a.has_global);
 }
-/// What a product with the codes [..., k, n], operand 1, knows before a run.
-static kernels::QuantizedWeightsProduct product_of_codes(const View& codes, int64_t block_size,
-                                                         const QuantizedOperands& operands) {
+/// What a product with quantized values [..., k, n], operand 1, knows before a run.
+static kernels::QuantizedWeightsProduct product_of_quantized(const View& w, int64_t block_size,
+                                                             const QuantizedOperands& operands) {
   kernels::QuantizedWeightsProduct p;
-  p.w_dtype = codes.dtype, p.w = kernels::QuantizedReader::of(p.w_dtype);
-  p.k = codes.shape[codes.shape.size() - 2], p.n = codes.shape.back();
+  p.w_dtype = w.dtype, p.w = kernels::QuantizedReader::of(p.w_dtype);
+  p.k = w.shape[w.shape.size() - 2], p.n = w.shape.back();
   p.block = block_size > 0 ? block_size : std::max<int64_t>(p.k, 1);
   p.scale = operands.scale, p.zero_point = operands.zero_point, p.bias = operands.bias;
   return p;
@@ -337,7 +337,7 @@ static kernels::QuantizedWeightsProduct product_of_codes(const View& codes, int6
 Prepared lower_quantized_weights_product(const LoweringContext& c) {
   const auto& a = c.attrs<DequantMatmulAttrs>();
   QuantizedOperands operands(c, 2, a);
-  kernels::QuantizedWeightsProduct p = product_of_codes(c.operands[1], a.block_size, operands);
+  kernels::QuantizedWeightsProduct p = product_of_quantized(c.operands[1], a.block_size, operands);
   p.rows = rows_of(c.operands[0].shape), p.x_stride = p.k;
   double work_ns = static_cast<double>((p.rows + 2) * p.n * p.k) * 0.02;
   return make_step(text_of(p.w_dtype, " quantized ", p.rows, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
@@ -350,7 +350,7 @@ Prepared lower_quantized_weights_product(const LoweringContext& c) {
   });
 }
 
-std::string when_code_experts(const Question& q) {
+std::string when_quantized_experts(const Question& q) {
   const auto& a = q.node.attrs.as<DequantGroupedMatmulAttrs>();
   const Type& w = q.operands[1];
   if (!kernels::QuantizedWeightsProduct::supports(w.dtype) || !a.columns_last)
@@ -366,10 +366,10 @@ std::string when_code_experts(const Question& q) {
     return "numbers of a table are those of u4, f32, without a bias and a global scale";
   return readable_quantized(q, 3, a.has_global);
 }
-Prepared lower_code_experts(const LoweringContext& c) {
+Prepared lower_quantized_experts(const LoweringContext& c) {
   const auto& a = c.attrs<DequantGroupedMatmulAttrs>();
   QuantizedOperands operands(c, 3, a);
-  kernels::QuantizedWeightsProduct p = product_of_codes(c.operands[1], a.block_size, operands);
+  kernels::QuantizedWeightsProduct p = product_of_quantized(c.operands[1], a.block_size, operands);
   const int64_t m = c.operands[0].shape[0], experts = c.operands[1].shape[0];
   p.rows = 1, p.x_stride = p.k;
   const int64_t groups = (p.k + p.block - 1) / p.block, bits = info(p.w_dtype).bits;
@@ -380,9 +380,9 @@ Prepared lower_code_experts(const LoweringContext& c) {
     operands.bind(args, all);
     all.table = reinterpret_cast<const float*>(operand(args, operands.table_at));
     const auto at_expert = [&](const kernels::QuantizedReader& whole, int64_t expert) {
-      kernels::QuantizedReader part = whole;
-      if (whole.data) part.data = static_cast<const std::byte*>(whole.data) + expert * groups * p.n * whole.bits / 8;
-      return part;
+      kernels::QuantizedReader one = whole;
+      if (whole.data) one.data = static_cast<const std::byte*>(whole.data) + expert * groups * p.n * whole.bits / 8;
+      return one;
     };
     for_ranges(args, p.n, kernels::QuantizedWeightsProduct::kColumns, work_ns,
                [&](int64_t begin, int64_t end, int64_t) {

@@ -39,9 +39,9 @@ class DynamicProductStep final : public Step {
     if (a.has_bias) bias_ = 3;
     if (a.has_residual) residual_ = 3 + a.has_bias;
     if (const Tensor* weights = c.bound(1)) {
-      packed_ =
-          c.packed.codes(*weights, text_of(w_strides_[0], ' ', w_strides_[1]), kernels::int8_weights_bytes(product_.w),
-                         [&](char* out) { pack(reinterpret_cast<const int8_t*>(weights->data()), out); });
+      packed_ = c.packed.quantized(*weights, text_of(w_strides_[0], ' ', w_strides_[1]),
+                                   kernels::int8_weights_bytes(product_.w),
+                                   [&](char* out) { pack(reinterpret_cast<const int8_t*>(weights->data()), out); });
       product_.w.packed = packed_->get();
     }
   }
@@ -102,8 +102,8 @@ class DynamicProductStep final : public Step {
     return kernels::quantized_rows_bytes(product_.w, divides_rows() ? kRowsAtOnce : product_.rows);
   }
   size_t packing_bytes() const { return packed_ ? 0 : aligned(kernels::int8_weights_bytes(product_.w)); }
-  void pack(const int8_t* codes, char* out) const {
-    kernels::pack_int8_weights(product_.w, codes, w_strides_[0], w_strides_[1], out);
+  void pack(const int8_t* weights, char* out) const {
+    kernels::pack_int8_weights(product_.w, weights, w_strides_[0], w_strides_[1], out);
   }
 
   DynamicProduct product_;
@@ -114,12 +114,14 @@ class DynamicProductStep final : public Step {
 
 }  // namespace
 
-std::string refusal_of_codes(int64_t x_largest) {
-  return x_largest <= 16383 ? "" : text_of("codes up to ", x_largest, " take more than two bytes of 7 and 8 bits");
+std::string refusal_of_largest(int64_t x_largest) {
+  return x_largest <= 16383
+             ? ""
+             : text_of("quantized values up to ", x_largest, " take more than two bytes of 7 and 8 bits");
 }
 std::string when_dynamic_product(const Question& q) {
   if (q.operands[0].dtype != f32) return text_of("no kernel quantizes ", q.operands[0]);
-  return refusal_of_codes(q.node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest);
+  return refusal_of_largest(q.node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest);
 }
 Prepared lower_dynamic_product(const LoweringContext& c) { return std::make_unique<DynamicProductStep>(c); }
 

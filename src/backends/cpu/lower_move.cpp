@@ -162,7 +162,8 @@ Prepared lower_extent(const LoweringContext& c) {
 }
 
 Prepared lower_bitcast(const LoweringContext& c) {
-  int64_t bytes = c.operands[0].count() * static_cast<int64_t>(c.operands[0].element_bytes());
+  const auto& whole = is_byte_sized(c.operands[0].dtype) ? c.operands[0] : c.results[0];  // the other may be of blocks
+  int64_t bytes = whole.count() * static_cast<int64_t>(whole.element_bytes());
   return make_step("copy", 0, [=](const StepArgs& args) {
     if (bytes) std::memcpy(args.out(), args.in(0), static_cast<size_t>(bytes));
   });

@@ -4,7 +4,6 @@
 
 #include <unordered_map>
 
-#include "rlx/extras/splat.h"
 #include "rlx/ops.h"
 #include "rlx_choices.h"
 

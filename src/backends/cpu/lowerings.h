@@ -65,14 +65,14 @@ int64_t row_count(const View&);
 // lower_blocks.cpp
 std::string when_block_product(const Question&);
 std::string when_block_experts(const Question&);
-std::string when_code_experts(const Question&);
+std::string when_quantized_experts(const Question&);
 std::string when_dequantize_blockwise(const Question&);
 std::string when_quantized_weights_product(const Question&);
 
 // lower_dynamic_product.cpp
 std::string when_dynamic_product(const Question&);
-/// Why codes up to that are none of the kernel's; empty if they are.
-std::string refusal_of_codes(int64_t x_largest);
+/// Why the kernel does not support quantized values up to `x_largest`; empty if it does.
+std::string refusal_of_largest(int64_t x_largest);
 /// Estimated nanoseconds of a multiply-add.
 double int8_multiply_ns(kernels::Int8DotIsa isa);
 
@@ -127,9 +127,6 @@ std::string when_outer_gather(const Question&);
 
 // lower_quantize.cpp
 std::string when_quantize(const Question&);
-
-// lower_splat.cpp
-std::string when_splats(const Question&);
 
 // lower_axis_vectors.cpp
 std::string when_cumulate(const Question&);

@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "backends/cpu/convolution_chain.h"
+#include "backends/cpu/convolution_pipeline.h"
 #include "backends/cpu/lowerings.h"
 #include "base/memory_limit.h"
 #include "ir/leaves.h"

@@ -132,7 +132,10 @@ Lowered lower_reduce_window(Lowering& l) {
     low[d] = std::max(0, low[d]), high[d] = std::max(0, high[d]);
   }
   if (cuts) x = mx::slice(x, first, last, l.s);
-  x = mx::contiguous(mx::pad(x, all, low, high, init, "constant", l.s), false, l.s);
+  // Strides are of dense elements. Padding makes them dense; a row that no window reaches does it, too.
+  if (l.is_written && low == mx::Shape(rank, 0) && high == low) high[0] = 1;
+  x = mx::pad(x, all, low, high, init, "constant", l.s);
+  if (!l.is_written) x = mx::contiguous(x, false, l.s);
   std::vector<int64_t> strides(rank, 1);
   for (size_t d = rank - 1; d-- > 0;) strides[d] = strides[d + 1] * x.shape(static_cast<int>(d + 1));
   mx::Shape view = l.shape();

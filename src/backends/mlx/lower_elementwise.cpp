@@ -222,6 +222,7 @@ std::optional<std::string> can_convert(const Question& q) {
 }
 std::optional<std::string> can_bitcast(const Question& q) {
   if (q.operands[0].dtype == c64 || q.node.types[0].dtype == c64) return "MLX views no complex numbers";
+  if (is_block(q.operands[0].dtype) || is_block(q.node.types[0].dtype)) return "MLX has no blocks";
   return std::nullopt;
 }
 }  // namespace when
@@ -254,7 +255,8 @@ Lowered lower_bitcast(Lowering& l) {
   const size_t from = byte_size(l.types[0].dtype), to = byte_size(l.result().dtype);
   mx::array x = l.in[0];
   if (from >= to && (from > to || x.ndim() == 0)) x = mx::expand_dims(x, -1, l.s);
-  return {mx::reshape(mx::view(mx::contiguous(x, false, l.s), l.dtype(), l.s), l.shape(), l.s)};
+  if (!l.is_written) x = mx::contiguous(x, false, l.s);
+  return {mx::reshape(mx::view(x, l.dtype(), l.s), l.shape(), l.s)};
 }
 
 /// A product of floats of 32 bits is exact in f64; the sum is rounded there, to odd so that rounding it again is

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backends/mlx/lowerings.h"
+#include "backends/mlx/packed_weights.h"
 #include "ops/nn/heads.h"
 #include "rlx/ops.h"
 
@@ -38,10 +39,30 @@ std::optional<std::string> can_attend(const Question& q) {
   if (a.softcap) return "MLX caps no scores";
   return is_narrow_float(q);
 }
+std::optional<std::string> can_multiply_packed(const Question& q) {
+  std::string why;
+  if (!packed_form(q, &why)) return why;
+  for (size_t i = 1; i < q.operands.size() && q.is_weight; ++i)
+    if (!q.is_weight(i)) return "MLX's form of the weights is made once, of params and constants";
+  return std::nullopt;
+}
 }  // namespace when
 
+Lowered lower_packed_product(Lowering& l) {
+  const auto& a = l.attrs<DequantMatmulAttrs>();
+  const PackedForm form = packed_form({l.node, l.types}).value();
+  const int64_t k = l.types[0].dims.back().value();
+  const int rows = static_cast<int>(l.in[0].size() / static_cast<size_t>(k));
+  std::optional<mx::array> biases;
+  if (l.packed.size() > 2) biases = l.packed[2];
+  mx::array y = mx::quantized_matmul(mx::reshape(wide(l, 0), {rows, extent_of(k)}, l.s), l.packed[0], l.packed[1],
+                                     biases, true, form.group, form.bits, form.mode, l.s);
+  if (a.has_global) y = mx::multiply(y, mx::astype(l.in.back(), mx::float32, l.s), l.s);
+  return {narrowed(l, mx::reshape(y, l.shape(), l.s))};
+}
+
 Lowered lower_softmax(Lowering& l) {
-  return {narrowed(l, mx::softmax(wide(l, 0), {axis_of(l.attrs<AxisAttrs>().axis, l.types[0])}, true, l.s))};
+  return {narrowed(l, mx::softmax(wide(l, 0), axis_of(l.attrs<AxisAttrs>().axis, l.types[0]), true, l.s))};
 }
 Lowered lower_logsumexp(Lowering& l) {
   const auto& a = l.attrs<ReduceDimsAttrs>();

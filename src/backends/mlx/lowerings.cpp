@@ -27,13 +27,14 @@ std::optional<std::string> taken_if(bool taken, const char* otherwise) {
 
 std::span<const Row> rows() { return kRows; }
 
+bool has_packed_weights(const OpDef* op) { return op == &op::dequant_matmul; }
 bool is_control(const OpDef* op) { return op == &op::if_else || op == &op::while_loop || op == &op::scan; }
 
 const Row* find_row(const Question& q, std::string* why) {
   std::string reason;
   for (Types types : {q.operands, Types(q.node.types)})
     for (const Type& t : types)
-      if (!has_dtype(t.dtype)) reason = text_of("MLX has no ", t.dtype);
+      if (!has_dtype(t.dtype) && !has_packed_weights(q.node.op)) reason = text_of("MLX has no ", t.dtype);
   if (reason.empty()) {
     reason = q.node.op->is_primitive() ? "MLX has no such operation" : "MLX has no operation for it as a whole";
     for (const Row& row : kRows) {

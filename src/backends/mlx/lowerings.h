@@ -16,9 +16,11 @@ namespace rlx::mlx_backend {
 /// What a lowering is handed. All types are static, of dtypes that MLX has, and all values have elements.
 struct Lowering {
   const Node& node;
-  std::vector<Type> types;    ///< of the operands
-  std::vector<mx::array> in;  ///< the operands
-  mx::Stream s;               ///< where the operations run
+  std::vector<Type> types;             ///< of the operands
+  std::vector<mx::array> in;           ///< the operands
+  mx::Stream s;                        ///< where the operations run
+  std::vector<mx::array> packed = {};  ///< of `has_packed_weights`: the weights in MLX's form
+  bool is_written = false;             ///< to a file, which has no `contiguous`
 
   const Type& result(size_t i = 0) const { return node.types[i]; }
   mx::Shape shape(size_t i = 0) const { return carried_shape(result(i)); }
@@ -33,7 +35,7 @@ using Lowered = std::vector<mx::array>;
 /// Nothing if the row takes the node, else the reason why it does not.
 using Condition = std::optional<std::string> (*)(const Question&);
 
-/// Where operations run.
+/// On which of MLX's devices the operations of a row can run: on any, or on the processor alone.
 enum class On { any, cpu };
 
 struct Row {
@@ -44,10 +46,14 @@ struct Row {
   Lowered (*lower)(Lowering&);
 };
 std::span<const Row> rows();
-/// The row that takes the node; null if none does.
+/// The row that takes the node; null if none does. `why` is then the dtype that MLX lacks, or the refusal of the last
+/// row that was asked.
 const Row* find_row(const Question&, std::string* why = nullptr);
-/// Whether the executable runs the node itself: control flow, sizes.
+/// Control flow, which needs no row: the host decides, and MLX runs the bodies.
 bool is_control(const OpDef* op);
+
+/// Whether the op multiplies with weights that are laid out anew, once, for the row that takes it (packed_weights.h).
+bool has_packed_weights(const OpDef* op);
 
 /// Whether the node runs on a stream of the processor even where there is a GPU: no row takes it, its row says so, or
 /// an operand or result is of f64.
@@ -89,6 +95,7 @@ std::optional<std::string> can_transform(const Question&);
 std::optional<std::string> can_normalize(const Question&);
 std::optional<std::string> can_attend(const Question&);
 std::optional<std::string> is_cumulated(const Question&);
+std::optional<std::string> can_multiply_packed(const Question&);
 }  // namespace when
 
 #define RLX_LOWERING(name, condition, on, becomes, function) Lowered function(Lowering&);

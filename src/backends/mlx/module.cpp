@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "backends/mlx/executable.h"
+#include "backends/mlx/memory.h"
 #include "rlx/op_def.h"
 #include "rlx/ops/op.h"
 
@@ -61,7 +62,16 @@ class MlxModule final : public Module {
         return text + text_of(", ", std::get<size_t>(found->second) >> 30, " GiB");
     return text;
   }
+  std::string unusable() const override {
+    // Its C++ interface changes from version to version. A version from a checkout has more words behind it.
+    const std::string built_with = text_of(MLX_VERSION_MAJOR, '.', MLX_VERSION_MINOR, '.', MLX_VERSION_PATCH);
+    if (std::string_view(mx::version()).starts_with(built_with)) return "";
+    return text_of("MLX is ", mx::version(), ", and its module was built with ", built_with);
+  }
   bool has_gpu() const override { return mx::is_available(mx::Device::gpu); }
+
+  std::shared_ptr<DeviceMemory> memory() const override { return mlx_memory(); }
+  void set_background(Background background) override { background_of_device() = std::move(background); }
 
   Target target() const override {
     Target target{"mlx", [](const Question& q) -> std::optional<std::string> {
@@ -87,6 +97,9 @@ class MlxModule final : public Module {
     const auto names = names_of(Mode{});
     return std::make_unique<MlxProgram>(std::move(legal),
                                         static_cast<Mode>(std::find(names.begin(), names.end(), mode) - names.begin()));
+  }
+  void write_function(Graph legal, const NamedTensors& params, const std::string& path) const override {
+    mlx_backend::write_function(std::move(legal), params, path);
   }
 };
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "backends/mlx/packed_weights.h"
 #include "ir/leaves.h"
 #include "rlx/ops.h"
 
@@ -43,16 +44,23 @@ auto with_node(const Node& node, F f) {
 class Traced {
  public:
   Traced() : id_(next_id()), alive_(std::make_shared<int>(0)) {}
-  std::function<std::vector<mx::array>(const std::vector<mx::array>&)> function(
-      std::function<std::vector<mx::array>(const std::vector<mx::array>&)> f) const {
-    thread_local std::vector<std::pair<std::uintptr_t, std::weak_ptr<int>>> here;
-    const auto gone = [](const auto& each) { return each.second.expired(); };
-    for (const auto& each : here)
-      if (gone(each)) mx::detail::compile_erase(mx::detail::compile_cache(), each.first);
+  using Function = std::function<std::vector<mx::array>(const std::vector<mx::array>&)>;
+  /// `f` as MLX has traced it, or will when it is called, on this thread.
+  const Function& function(const Function& f) const {
+    struct Known {
+      std::uintptr_t id;
+      std::weak_ptr<int> alive;
+      std::unique_ptr<const Function> traced;  // where it is, though others come and go
+    };
+    thread_local std::vector<Known> here;
+    for (const Known& each : here)
+      if (each.id == id_) return *each.traced;
+    const auto gone = [](const Known& each) { return each.alive.expired(); };
+    for (const Known& each : here)
+      if (gone(each)) mx::detail::compile_erase(mx::detail::compile_cache(), each.id);
     std::erase_if(here, gone);
-    if (std::none_of(here.begin(), here.end(), [&](const auto& each) { return each.first == id_; }))
-      here.emplace_back(id_, alive_);
-    return mx::detail::compile(std::move(f), id_);
+    here.push_back({id_, alive_, std::make_unique<const Function>(mx::detail::compile(f, id_))});
+    return *here.back().traced;
   }
 
  private:
@@ -88,8 +96,8 @@ void evaluate(const std::vector<mx::array>& arrays, const Context& context) {
   context.errors->check();
 }
 
-/// Where a value of the graph stands.
-using Env = std::vector<std::vector<std::optional<mx::array>>>;
+/// The values of the graph, those of a node side by side.
+using Env = std::vector<std::optional<mx::array>>;
 
 struct Plan::Body {
   /// Nodes that MLX evaluates, or one node of control flow.
@@ -102,9 +110,11 @@ struct Plan::Body {
   };
   Graph graph;
   std::shared_ptr<const Context> context;
-  std::vector<const Row*> rows;  // of each node; null: the host
+  std::vector<const Row*> rows;                // of each node; null: the host
+  std::vector<std::vector<mx::array>> packed;  // of each node: weights in MLX's form
   std::vector<std::vector<Type>> operands;
-  Env leaves;  // constants and params
+  std::vector<size_t> begins;  // of each node: where its values stand in an Env
+  Env leaves;                  // constants and params
   std::vector<Step> steps;
 
   Body(const Graph& fixed, std::shared_ptr<const Context> shared, const Params& params)
@@ -113,14 +123,18 @@ struct Plan::Body {
     std::vector<int> step_of(nodes.size(), -1);
     for (size_t n = 0; n < nodes.size(); ++n) {
       const Node& node = nodes[n];
-      leaves.emplace_back(node.types.size());
+      begins.push_back(leaves.size());
+      leaves.resize(leaves.size() + node.types.size());
       operands.emplace_back();
       for (Ref r : node.operands) operands.back().push_back(graph.type(r));
       rows.push_back(nullptr);
-      if (node.op == &op::constant) leaves.back()[0] = to_array(node.attrs.as<ConstantAttrs>().value);
-      if (node.op == &op::param) leaves.back()[0] = params(node.name);
+      packed.emplace_back();
+      if (node.op == &op::constant) leaves.back() = to_array(node.attrs.as<ConstantAttrs>().value);
+      if (node.op == &op::param) leaves.back() = params(node.name);
       if (is_leaf(node)) continue;
       rows.back() = find_row({node, operands.back()});
+      if (rows.back() && has_packed_weights(node.op)) packed.back() = packed_of(node, operands.back());
+      if (has_packed_weights(node.op) && packed.back().empty()) rows.back() = nullptr;
       const bool control = runs_itself(node, operands.back());
       if (steps.empty() || control || steps.back().is_control) steps.push_back({{}, control, {}, {}});
       steps.back().nodes.push_back(n);
@@ -143,6 +157,26 @@ struct Plan::Body {
       if (context->mode == Mode::compiled && !step.is_control && !step.reads.empty())
         step.traced = std::make_unique<Traced>();
     }
+  }
+
+  /// The weights of a product that the row takes, in MLX's form; nothing if they are no params and constants here.
+  std::vector<mx::array> packed_of(const Node& node, const std::vector<Type>& types) const {
+    std::vector<mx::array> values;
+    std::string names;
+    bool all_named = true;  // else one is a constant, which other plans have copies of
+    for (size_t i = 1; i < node.operands.size(); ++i) {
+      const Ref r = node.operands[i];
+      if (!leaf(r)) return {};
+      values.push_back(*leaf(r));
+      const Node& from = graph.node(r);
+      all_named &= from.op == &op::param;
+      names += text_of(from.name.size(), ':', from.name);
+    }
+    const auto known = all_named ? context->packed.find(names) : context->packed.end();
+    if (known != context->packed.end() && known->second.attrs == node.attrs) return known->second.parts;
+    std::vector<mx::array> parts = packed_weights(node, types, values);
+    if (all_named) context->packed.try_emplace(names, Context::PackedWeights{node.attrs, parts});
+    return parts;
   }
 
   /// Whether the executable runs the node. A scan over slices that are no whole bytes is left to the host.
@@ -169,14 +203,11 @@ struct Plan::Body {
     }
   }
 
-  const std::optional<mx::array>& leaf(Ref r) const {
-    return leaves[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)];
-  }
-  static std::optional<mx::array>& at(Env& env, Ref r) {
-    return env[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)];
-  }
+  const std::optional<mx::array>& leaf(Ref r) const { return leaves[place(r)]; }
+  size_t place(Ref r) const { return begins[static_cast<size_t>(r.node)] + static_cast<size_t>(r.result); }
+  std::optional<mx::array>& at(Env& env, Ref r) const { return env[place(r)]; }
   mx::array value(const Env& env, Ref r) const {
-    const auto& found = leaf(r) ? leaf(r) : env[static_cast<size_t>(r.node)][static_cast<size_t>(r.result)];
+    const auto& found = leaf(r) ? leaf(r) : env[place(r)];
     if (!found) fail(ErrorCode::internal, "a value is read before it is computed");
     return *found;
   }
@@ -195,7 +226,7 @@ struct Plan::Body {
         return none;
       }
       if (!rows[n]) return host_node(node, operands[n], in, context->streams.cpu, context->errors);
-      Lowering l{node, operands[n], std::move(in), stream};
+      Lowering l{node, operands[n], std::move(in), stream, packed[n], context->is_written};
       std::vector<mx::array> made = rows[n]->lower(l);
       for (size_t r = 0; r < made.size(); ++r)
         if (made[r].shape() != l.shape(r) || made[r].dtype() != l.dtype(r))
@@ -217,7 +248,7 @@ struct Plan::Body {
               {std::string(node.op->name), node.name, rows[n] ? "mlx" : "reference", from - begin, now() - from});
         }
       }
-      for (size_t r = 0; r < made.size(); ++r) env[n][r] = std::move(made[r]);
+      for (size_t r = 0; r < made.size(); ++r) env[begins[n] + r] = std::move(made[r]);
     }
   }
 
@@ -229,8 +260,7 @@ struct Plan::Body {
   }
 
   std::vector<mx::array> run(const std::vector<mx::array>& inputs, const RunOptions& options) const {
-    Env env;
-    for (const auto& each : leaves) env.emplace_back(each.size());
+    Env env(leaves.size());
     for (size_t i = 0; i < inputs.size(); ++i) at(env, graph.inputs()[i]) = inputs[i];
     const double begin = now();
     for (const Step& step : steps) {
@@ -241,13 +271,12 @@ struct Plan::Body {
         for (Ref r : graph.nodes()[n].operands) in.push_back(value(env, r));
         std::vector<mx::array> made =
             with_node(graph.nodes()[n], [&] { return control(step, graph.nodes()[n], operands[n], in, options); });
-        for (size_t r = 0; r < made.size(); ++r) env[n][r] = std::move(made[r]);
+        for (size_t r = 0; r < made.size(); ++r) env[begins[n] + r] = std::move(made[r]);
       } else if (step.traced) {
         std::vector<mx::array> in;
         for (Ref r : step.reads) in.push_back(value(env, r));
-        auto function = step.traced->function([this, &step](const std::vector<mx::array>& given) {
-          Env inner;
-          for (const auto& each : leaves) inner.emplace_back(each.size());
+        const auto& function = step.traced->function([this, &step](const std::vector<mx::array>& given) {
+          Env inner(leaves.size());
           for (size_t i = 0; i < given.size(); ++i) at(inner, step.reads[i]) = given[i];
           build_all(step, inner, nullptr, 0);
           std::vector<mx::array> out;
@@ -347,6 +376,15 @@ Plan::Plan(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 std::vector<mx::array> Plan::run(const std::vector<mx::array>& inputs, const RunOptions& options) const {
   return body_->run(inputs, options);
+}
+
+void Plan::require_operations() const {
+  const auto& nodes = body_->graph.nodes();
+  for (size_t n = 0; n < nodes.size(); ++n)
+    if (!is_leaf(nodes[n]) && !body_->rows[n])
+      fail(ErrorCode::unsupported, "'", nodes[n].op->name, "'",
+           nodes[n].name.empty() ? "" : " of '" + nodes[n].name + "'", " is no operation of MLX's here, ",
+           is_control(nodes[n].op) ? "for the host decides of control flow" : "and runs by its reference on the host");
 }
 
 }  // namespace rlx::mlx_backend

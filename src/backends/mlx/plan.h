@@ -2,6 +2,7 @@
 // host decides. A graph without control flow is one piece.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,14 @@ struct Context {
   Mode mode;
   Streams streams;
   std::shared_ptr<HostErrors> errors;
+  bool is_written = false;  ///< for a function that is written to a file
+
+  /// Packed weights in MLX's form, which all plans share, by the names of their params. Until one is bound anew.
+  struct PackedWeights {
+    Attrs attrs;
+    std::vector<mx::array> parts;
+  };
+  mutable std::map<std::string, PackedWeights> packed = {};  // with the lock of the stream
 };
 
 class Plan {
@@ -40,6 +49,8 @@ class Plan {
   ~Plan();
   /// The outputs. Some may not be evaluated yet: `evaluate` comes before they are read.
   std::vector<mx::array> run(const std::vector<mx::array>& inputs, const RunOptions& options) const;
+  /// Fails, naming the node, unless all of it are operations of MLX's: no control flow, nothing on the host.
+  void require_operations() const;
 
  private:
   struct Body;

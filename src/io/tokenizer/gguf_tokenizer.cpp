@@ -2,6 +2,7 @@
 // has llama.cpp's default (llama-vocab.cpp, llama_vocab::impl::load).
 #include "io/tokenizer/gguf_tokenizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -182,7 +183,8 @@ void read_bert(const Fields& fields, const Tokens& tokens, Tokenizer::Parts& par
     const std::string& text = tokens.texts[id];
     if (text.starts_with(kSpaceMark)) return text.substr(kSpaceMark.size());
     bool is_bracketed = text.size() > 2 && text.front() == '[' && text.back() == ']';
-    return is_bracketed || tokens.is_special(id) ? text : "##" + text;
+    const bool is_whole = is_bracketed || tokens.is_special(id) || tokens.type(id) == TokenType::user_defined;
+    return is_whole ? text : "##" + text;
   };
   WordPieceOptions options;
   if (auto unk = fields.id("unknown_token_id", tokens.size()))
@@ -200,11 +202,16 @@ void read_bert(const Fields& fields, const Tokens& tokens, Tokenizer::Parts& par
 void read_t5(const Fields& fields, const Tokens& tokens, Tokenizer::Parts& parts) {
   std::vector<double> scores(tokens.size(), 0);
   std::vector<std::string> kept;
+  double lowest = std::numeric_limits<double>::infinity();  // of normal tokens
+  const auto score = [&](size_t id) { return tokens.scores ? static_cast<double>((*tokens.scores)[id]) : 0.0; };
+  for (size_t id = 0; id < tokens.size(); ++id)
+    if (tokens.type(id) == TokenType::normal) lowest = std::min(lowest, score(id));
   for (size_t id = 0; id < tokens.size(); ++id) {
     TokenType type = tokens.type(id);
     if (type == TokenType::user_defined) kept.push_back(tokens.texts[id]);
-    else if (type != TokenType::normal && type != TokenType::unused) scores[id] = kNotUsed;
-    else if (tokens.scores) scores[id] = static_cast<double>((*tokens.scores)[id]);
+    else if (type == TokenType::normal) scores[id] = score(id);
+    // Rows that fill a table up have a score far below all others, which is no measure for unknown characters.
+    else scores[id] = type == TokenType::unused && score(id) >= lowest ? score(id) : kNotUsed;
   }
   std::string table;
   if (const GgufValue* value = fields.find("precompiled_charsmap")) {

@@ -1,10 +1,11 @@
 // See the header. What stands in the metadata is as llama.cpp's converter writes it (conversion/base.py and gguf-py's
 // vocab.py); which `pre` a byte-pair model has it knows by a hash of what known tokenizers make of a text. Here the
 // kinds of gguf_pre_kinds.cpp are asked to split texts, and the one that splits as the folder's tokenizer does is it.
-// The scores of SentencePiece's tokens, which tokenizer.json does not have, are the places of their merges.
+// The scores of SentencePiece's BPE tokens, which tokenizer.json does not have, are the places of their merges.
 #include "io/tokenizer/gguf_tokenizer_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -13,6 +14,8 @@
 #include <utility>
 
 #include "io/json_tree.h"
+#include "io/names_in_messages.h"
+#include "io/tokenizer/base64.h"
 #include "io/tokenizer/bpe.h"
 #include "io/tokenizer/gguf_tokenizer.h"
 #include "io/tokenizer/normalizers.h"
@@ -77,6 +80,18 @@ std::string composed(const std::string& text) {
   return std::string(out.text());
 }
 
+/// Precompiled of the package tokenizers gives a character with its marks what the table has for the character alone;
+/// SentencePiece and llama.cpp look at each by itself. Two of the characters of random_texts() are such marks.
+std::string without_marks(const std::string& text) {
+  std::string out = text;
+  for (const std::string_view mark : {"\u20dd", "\u0903"})
+    for (size_t at = out.find(mark); at != out.npos; at = out.find(mark)) out.erase(at, mark.size());
+  return out;
+}
+
+/// What is done to a text before two tokenizers are compared by it; null: nothing.
+using Prepare = std::string (*)(const std::string&);
+
 // ---- tokenizer.json ----
 
 struct Added {
@@ -122,6 +137,19 @@ struct Source {
     const JsonTree* parts = depth < 8 ? part.find(list) : nullptr;
     return parts && std::any_of(parts->elements().begin(), parts->elements().end(),
                                 [&](const JsonTree& each) { return has(each, list, type, depth + 1); });
+  }
+  /// The table of a normalizer Precompiled, as base64; null if there is none.
+  const std::string* charsmap() const {
+    const JsonTree* found = json.find("normalizer");
+    return found ? charsmap(*found, 0) : nullptr;
+  }
+  static const std::string* charsmap(const JsonTree& part, int depth) {
+    const JsonTree* table = part.find("precompiled_charsmap");
+    if (table && table->is_string()) return &table->string();
+    if (const JsonTree* parts = depth < 8 ? part.find("normalizers") : nullptr)
+      for (const JsonTree& each : parts->elements())
+        if (const std::string* found = charsmap(each, depth + 1)) return found;
+    return nullptr;
   }
   std::vector<std::pair<std::string, std::string>> merges() const {
     std::vector<std::pair<std::string, std::string>> all;
@@ -215,10 +243,10 @@ std::string shown(const std::vector<int32_t>& ids) {
 
 /// The first text of which the two make other tokens; empty if there is none. What decides is asked for first: texts of
 /// several sorts, then texts that all tokens come in.
-std::string first_difference(const Source& source, const Tokenizer& made, bool composes) {
+std::string first_difference(const Source& source, const Tokenizer& made, Prepare prepare) {
   std::string difference;
   const auto is_equal = [&](std::string text) {
-    if (composes) text = composed(text);
+    if (prepare) text = prepare(text);
     const auto wanted = source.tokenizer.encode(text).ids, got = made.encode(text).ids;
     if (wanted == got) return true;
     difference = text_of("of ", shown(text), " the folder's makes ", shown(wanted), ", that of the file ", shown(got));
@@ -247,13 +275,13 @@ std::string first_difference(const Source& source, const Tokenizer& made, bool c
 }
 
 /// What is said of added tokens whose surroundings GGUF has no word for.
-void note_added(const Source& source, const Tokenizer& made, bool composes, std::vector<std::string>& notes) {
+void note_added(const Source& source, const Tokenizer& made, Prepare prepare, std::vector<std::string>& notes) {
   std::string first;
   size_t count = 0, asked = 0;
   for (const auto& [id, token] : source.added) {
     if (++asked > 2000) break;
     for (std::string text : {"a" + token.content + "b", " a " + token.content + "  b ", token.content}) {
-      if (composes) text = composed(text);
+      if (prepare) text = prepare(text);
       if (source.tokenizer.encode(text).ids == made.encode(text).ids) continue;
       if (count++ == 0) first = token.content;
       break;
@@ -413,9 +441,102 @@ VocabularyAsGguf sentence_piece(const Source& source, TokenTable tokens, bool ha
   return made;
 }
 
-/// Adds what stands around texts, and asks for the tokens of many. What differs; empty if nothing does.
-std::string finish(const Source& source, bool is_sentence_piece, VocabularyAsGguf& made) {
+// ---- Unigram and WordPiece ----
+
+/// As llama.cpp's converter writes them for tokens that are no pieces: none is ever the better way to write a text.
+constexpr float kNoScore = -10000;
+
+VocabularyAsGguf unigram(const Source& source, TokenTable tokens) {
+  if (source.flag("byte_fallback"))
+    fail(ErrorCode::unsupported,
+         "'byte_fallback' in tokenizer.json is true, and in files of Unigram ('t5') characters without a token are "
+         "unknown");
+  std::vector<float> scores(tokens.texts.size(), kNoScore);
+  const auto& pieces = source.model("vocab")->elements();  // parts_from_json has seen that they are pairs
+  for (size_t id = 0; id < std::min(pieces.size(), scores.size()); ++id)
+    scores[id] = static_cast<float>(pieces[id].elements().at(1).number());
+  VocabularyAsGguf made;
   GgufMetadata& m = made.metadata;
+  m.emplace_back("tokenizer.ggml.model", std::string("t5"));
+  m.emplace_back("tokenizer.ggml.pre", std::string("default"));
+  if (const JsonTree* unk = source.model("unk_id")) {
+    const int64_t id = unk->integer();
+    tokens.types.at(static_cast<size_t>(id)) = kUnknown;
+    m.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(id));
+  } else {
+    fail(ErrorCode::unsupported, "the tokenizer has no 'unk_id', and readers of GGUF take one for granted");
+  }
+  m.emplace_back("tokenizer.ggml.tokens", texts_value(std::move(tokens.texts)));
+  m.emplace_back("tokenizer.ggml.scores", GgufArray{std::move(scores)});
+  m.emplace_back("tokenizer.ggml.token_type", GgufArray{std::move(tokens.types)});
+  if (const std::string* table = source.charsmap()) {
+    const std::string bytes = decode_base64(*table);
+    m.emplace_back("tokenizer.ggml.precompiled_charsmap", GgufArray{std::vector<uint8_t>(bytes.begin(), bytes.end())});
+    made.notes.emplace_back(
+        "the table of characters is applied to each character by itself, as SentencePiece does it: the folder's "
+        "tokenizer may leave out marks behind a character");
+  }
+  return made;
+}
+
+/// Tokens that begin a word have U+2581 in front in the file, those that continue one nothing.
+VocabularyAsGguf word_piece(const Source& source, TokenTable tokens) {
+  const JsonTree* named = source.model("continuing_subword_prefix");
+  const std::string prefix = named ? named->string() : "##", unk = source.text("unk_token");
+  VocabularyAsGguf made;
+  GgufMetadata& m = made.metadata;
+  for (size_t id = 0; id < tokens.texts.size(); ++id) {
+    std::string& text = tokens.texts[id];
+    int32_t& type = tokens.types[id];
+    if (text == unk && type == kNormal) type = kUnknown;
+    if (type == kNormal) text = text.starts_with(prefix) ? text.substr(prefix.size()) : std::string(kSpaceMark) + text;
+  }
+  m.emplace_back("tokenizer.ggml.model", std::string("bert"));
+  m.emplace_back("tokenizer.ggml.pre", std::string("default"));
+  m.emplace_back("tokenizer.ggml.tokens", texts_value(std::move(tokens.texts)));
+  m.emplace_back("tokenizer.ggml.token_type", GgufArray{std::move(tokens.types)});
+  if (const auto id = source.tokenizer.token_to_id(unk))
+    m.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(*id));
+  const Around around = around_of(source.tokenizer);
+  if (!around.before || !around.behind)
+    fail(ErrorCode::unsupported,
+         "the tokenizer is WordPiece without a token in front of each text and one behind it, and llama.cpp puts them "
+         "there");
+  m.emplace_back("tokenizer.ggml.cls_token_id", static_cast<uint32_t>(*around.before));
+  m.emplace_back("tokenizer.ggml.seperator_token_id", static_cast<uint32_t>(*around.behind));  // so spelled there
+  made.notes.emplace_back(
+      "words of more letters than 'max_input_chars_per_word' are unknown to the folder's tokenizer, and have tokens by "
+      "the file, as GGUF has no word for it");
+  return made;
+}
+
+// ---- the whole ----
+
+enum class Form { byte_level, sentence_piece, unigram, word_piece };
+
+/// What a file may say of text in front of the tokens: the first that gives the folder's tokens is it.
+std::vector<GgufMetadata> ways_of_text(Form form) {
+  const auto of_two = [](const char* one, const char* two) {
+    std::vector<GgufMetadata> all;
+    for (const bool first : {true, false})
+      for (const bool second : {true, false})
+        all.push_back({{text_of("tokenizer.ggml.", one), first}, {text_of("tokenizer.ggml.", two), second}});
+    return all;
+  };
+  switch (form) {
+    case Form::byte_level: return {{}};
+    case Form::sentence_piece:
+      return {{{"tokenizer.ggml.add_space_prefix", true}}, {{"tokenizer.ggml.add_space_prefix", false}}};
+    case Form::unigram: return of_two("add_space_prefix", "remove_extra_whitespaces");
+    case Form::word_piece: return of_two("normalizer.lowercase", "normalizer.strip_accents");
+  }
+  return {};
+}
+
+/// Adds what stands around texts, and asks for the tokens of many. What differs; empty if nothing does.
+std::string finish(const Source& source, Form form, VocabularyAsGguf& made) {
+  GgufMetadata& m = made.metadata;
+  const bool is_sentence_piece = form == Form::sentence_piece;
   if (is_sentence_piece) {
     if (const auto unk = source.tokenizer.token_to_id(source.text("unk_token"));
         unk && !source.text("unk_token").empty())
@@ -434,20 +555,21 @@ std::string finish(const Source& source, bool is_sentence_piece, VocabularyAsGgu
         return each.second.special && each.second.strips_behind;
       });
   if (made.strips_behind_special) whole.emplace_back("general.name", std::string("Phi-3"));
-  const bool composes = source.has("normalizer", "normalizers", "NFC");
+  const Prepare prepare = source.has("normalizer", "normalizers", "NFC") ? composed
+                          : source.charsmap()                            ? without_marks
+                                                                         : nullptr;
   std::string difference;
-  for (const bool prefix : {true, false}) {
+  for (const GgufMetadata& way : ways_of_text(form)) {
     GgufMetadata tried = whole;
-    if (is_sentence_piece) tried.emplace_back("tokenizer.ggml.add_space_prefix", prefix);
+    tried.insert(tried.end(), way.begin(), way.end());
     const Tokenizer back = Tokenizer::from_gguf(tried);
-    const std::string other = first_difference(source, back, composes);
+    const std::string other = first_difference(source, back, prepare);
     if (other.empty()) {
-      if (is_sentence_piece) m.emplace_back("tokenizer.ggml.add_space_prefix", prefix);
-      note_added(source, back, composes, made.notes);
+      m.insert(m.end(), way.begin(), way.end());
+      note_added(source, back, prepare, made.notes);
       return {};
     }
-    difference = other;
-    if (!is_sentence_piece) break;
+    if (difference.empty()) difference = other;
   }
   return difference;
 }
@@ -512,6 +634,68 @@ Json around_json(const Around& around, const std::vector<std::string>& texts) {
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
+/// "\u2581word" and "part" as "word" and "##part".
+std::string word_piece_text(const std::string& text, bool is_added) {
+  if (text.starts_with(kSpaceMark)) return text.substr(kSpaceMark.size());
+  const bool is_bracketed = text.size() > 2 && text.front() == '[' && text.back() == ']';
+  return is_bracketed || is_added ? text : "##" + text;
+}
+
+std::string base64_of(const std::vector<uint8_t>& bytes) {
+  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k) group = group << 8 | (i + k < bytes.size() ? bytes[i + k] : 0);
+    for (size_t k = 0; k < 4; ++k) text += k <= bytes.size() - i ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
+/// Model, normalizer, pre_tokenizer and decoder of Unigram, as transformers makes them of SentencePiece's files
+/// (convert_slow_tokenizer.py, SpmConverter).
+void unigram_json(const GgufMetadata& m, Json& json, Json& model) {
+  const auto& texts = list_in<std::string>(m, "tokenizer.ggml.tokens");
+  const auto& scores = list_in<float>(m, "tokenizer.ggml.scores");
+  const auto& types = list_in<int32_t>(m, "tokenizer.ggml.token_type");
+  const auto is_unused = [&](size_t id) { return !types.empty() && types[id] == kUnused; };
+  size_t count = texts.size();
+  while (count > 0 && is_unused(count - 1)) --count;  // rows that fill the table up
+  float lowest = 0;
+  for (size_t id = 0; id < count; ++id)
+    if (!scores.empty() && !is_unused(id)) {
+      if (!std::isfinite(scores[id]))
+        fail(ErrorCode::unsupported, "the score of token ", id, ", ", quoted_name(texts[id]), ", is ", scores[id],
+             ", for which JSON has no number");
+      lowest = std::min(lowest, scores[id]);
+    }
+  Json vocab = Json::array();
+  for (size_t id = 0; id < count; ++id)
+    vocab.push_back(Json::array({texts[id], is_unused(id) ? lowest : scores.empty() ? 0 : scores[id]}));
+  const GgufValue* unk = find_value(m, "tokenizer.ggml.unknown_token_id");
+  model = {
+      {"type", "Unigram"}, {"unk_id", unk ? std::get<uint32_t>(*unk) : 2}, {"vocab", vocab}, {"byte_fallback", false}};
+  const auto flag = [&](const char* key) {
+    const GgufValue* value = find_value(m, key);
+    return value && std::get<bool>(*value);
+  };
+  const std::string mark(kSpaceMark);
+  Json steps = Json::array();
+  if (const auto& table = list_in<uint8_t>(m, "tokenizer.ggml.precompiled_charsmap"); !table.empty())
+    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64_of(table)}});
+  if (flag("tokenizer.ggml.remove_extra_whitespaces")) {
+    steps.push_back({{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}});
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", mark}});
+  }
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  const bool has_prefix = flag("tokenizer.ggml.add_space_prefix") || flag("tokenizer.ggml.remove_extra_whitespaces");
+  const Json spaces = {{"type", "Metaspace"},
+                       {"replacement", mark},
+                       {"prepend_scheme", has_prefix ? "always" : "never"},
+                       {"split", true}};
+  json["pre_tokenizer"] = spaces, json["decoder"] = spaces;
+}
+
 }  // namespace
 }  // namespace gguf_writer
 
@@ -527,9 +711,9 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
       return text ? *text : std::string();
     };
     const std::string kind = text_of_key("tokenizer.ggml.model");
-    if (kind != "gpt2" && kind != "llama")
+    if (kind != "gpt2" && kind != "llama" && kind != "t5" && kind != "bert")
       fail(ErrorCode::unsupported, "tokenizer.ggml.model is '", kind.substr(0, 60),
-           "'; what can be written is gpt2 and llama");
+           "'; what can be written is bert, gpt2, llama and t5");
     Json model = {{"type", "BPE"},
                   {"dropout", nullptr},
                   {"unk_token", nullptr},
@@ -543,7 +727,8 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
     for (size_t id = 0; id < texts.size(); ++id) {
       const int32_t type = types.empty() ? kNormal : types[id];
       if (texts[id].empty() || !known.insert(texts[id]).second || type == kUnused) continue;
-      vocab[texts[id]] = id;
+      const bool is_added = type == kControl || type == kUnknown || type == kUserDefined;
+      vocab[kind == "bert" ? word_piece_text(texts[id], is_added) : texts[id]] = id;
       if (type != kControl && type != kUnknown && type != kUserDefined) continue;
       added.push_back({{"id", id},
                        {"content", texts[id]},
@@ -554,6 +739,10 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
                        {"special", type != kUserDefined}});
     }
     model["vocab"] = std::move(vocab);
+    const auto flag = [&](const char* key, bool otherwise) {
+      const GgufValue* value = find_value(metadata, key);
+      return value ? std::get<bool>(*value) : otherwise;
+    };
     const Around around = around_of(original);
     Json json = {{"version", "1.0"},
                  {"truncation", nullptr},
@@ -581,9 +770,25 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
         merges.push_back(Json::array({pair.substr(0, space), pair.substr(space + 1)}));
       }
       model["merges"] = std::move(merges);
+    } else if (kind == "bert") {
+      const GgufValue* unk = find_value(metadata, "tokenizer.ggml.unknown_token_id");
+      model = {{"type", "WordPiece"},
+               {"unk_token", unk ? texts.at(std::get<uint32_t>(*unk)) : "[UNK]"},
+               {"continuing_subword_prefix", "##"},
+               {"max_input_chars_per_word", 1'000'000},
+               {"vocab", std::move(model["vocab"])}};
+      const bool lowercase = flag("tokenizer.ggml.normalizer.lowercase", true);
+      json["normalizer"] = {{"type", "BertNormalizer"},
+                            {"clean_text", true},
+                            {"handle_chinese_chars", true},
+                            {"strip_accents", flag("tokenizer.ggml.normalizer.strip_accents", lowercase)},
+                            {"lowercase", lowercase}};
+      json["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+      json["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+    } else if (kind == "t5") {
+      unigram_json(metadata, json, model);
     } else {
-      const GgufValue* flag = find_value(metadata, "tokenizer.ggml.add_space_prefix");
-      const bool has_prefix = !flag || std::get<bool>(*flag);
+      const bool has_prefix = flag("tokenizer.ggml.add_space_prefix", true);
       const std::string mark(kSpaceMark);
       const Json spaces = replaced_json("Replace", " ", mark.c_str());
       json["normalizer"] =
@@ -599,7 +804,7 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
     json["model"] = std::move(model);
     std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
     const Source made(text);
-    const std::string difference = first_difference(made, original, false);
+    const std::string difference = first_difference(made, original, made.charsmap() ? without_marks : nullptr);
     if (!difference.empty())
       fail(ErrorCode::unsupported,
            "the tokenizer has no form in tokenizer.json that gives the same tokens: ", difference);
@@ -613,22 +818,29 @@ VocabularyAsGguf vocabulary_as_gguf(std::string_view tokenizer_json, int64_t voc
     const Source source(tokenizer_json);
     const std::string type = source.text("type");
     const bool is_bpe = type == "BPE" || (type.empty() && source.model("merges"));
-    if (!is_bpe)
+    if (!is_bpe && type != "Unigram" && type != "WordPiece")
       fail(ErrorCode::unsupported, "the tokenizer's model is ", type.empty() ? "not named" : type,
-           "; what can be written is BPE, byte-level or SentencePiece's");
+           "; what can be written is BPE, byte-level or SentencePiece's, Unigram and WordPiece");
     const bool is_byte_level = source.has("pre_tokenizer", "pretokenizers", "ByteLevel");
-    if (!is_byte_level && !source.flag("byte_fallback"))
+    if (is_bpe && !is_byte_level && !source.flag("byte_fallback"))
       fail(ErrorCode::unsupported,
            "the tokenizer is BPE without bytes (neither a ByteLevel pre_tokenizer nor byte_fallback), which no "
            "tokenizer.ggml.model is");
+    const Form form = type == "Unigram"     ? Form::unigram
+                      : type == "WordPiece" ? Form::word_piece
+                      : is_byte_level       ? Form::byte_level
+                                            : Form::sentence_piece;
     const TokenTable tokens = tokens_of(source, vocabulary);
     std::string difference;
     for (const bool has_spaces : {true, false}) {
-      VocabularyAsGguf made = is_byte_level ? byte_level(source, tokens) : sentence_piece(source, tokens, has_spaces);
-      const std::string other = finish(source, !is_byte_level, made);
+      VocabularyAsGguf made = form == Form::unigram      ? unigram(source, tokens)
+                              : form == Form::word_piece ? word_piece(source, tokens)
+                              : form == Form::byte_level ? byte_level(source, tokens)
+                                                         : sentence_piece(source, tokens, has_spaces);
+      const std::string other = finish(source, form, made);
       if (other.empty()) return made;
       if (difference.empty()) difference = other;
-      if (is_byte_level) break;
+      if (form != Form::sentence_piece) break;
     }
     fail(ErrorCode::unsupported, "the tokenizer has no form in GGUF that gives the same tokens: ", difference);
   });

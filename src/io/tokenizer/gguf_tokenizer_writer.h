@@ -28,7 +28,7 @@ struct VocabularyAsGguf {
 VocabularyAsGguf vocabulary_as_gguf(std::string_view tokenizer_json, int64_t vocabulary);
 
 /// The text of a tokenizer.json from the metadata of a GGUF file, `tokenizer.ggml.*` and general.name. Fails, as
-/// unsupported, for models other than byte-level BPE ("gpt2") and SentencePiece's BPE ("llama"), or if the two
+/// unsupported, for models other than "gpt2", "llama", "t5" and "bert", or if the two
 /// tokenizers encode one of many sample texts otherwise. The sample texts have no added tokens.
 std::string tokenizer_json_of_gguf(const GgufMetadata& metadata);
 

@@ -109,7 +109,7 @@ inline void begin_weights(const AttentionArgs& a, TiledStrip& t, float scale) {
   }
 }
 
-/// Weights in three terms are held times 2^32, and so are their sums and the results until those divide them. Tiles
+/// Weights in three terms are stored times 2^32, and so are their sums and the results until those divide them. Tiles
 /// flush subnormal terms: the third one of a weight of 2^-142 is just normal then, and what is lost of smaller ones is
 /// below 2^-150, as of subnormal weights in vectors. Without it a weight of 2^-118 had 8 digits, all that there is of a
 /// result where the values of larger weights are 0. Values are below 2^62, so that sums of 2^26 keys stay finite.
@@ -117,7 +117,7 @@ template <int kTerms>
 inline constexpr int kWeightShift = kTerms == 3 ? 32 : 0;
 
 /// Computes the weights of a strip, as bf16 terms, and their sums, two keys at a time. The strip's sums start at 0 and
-/// take turns: one chain through all keys would round a sum of 1 the same way at each of many equal small weights.
+/// take turns: a single running sum over all keys would be rounded the same way at each of many equal small weights.
 template <int kTerms>
 struct TiledWeigher {
   const float* scores;

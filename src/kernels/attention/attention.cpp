@@ -2,7 +2,8 @@
 // So keys and values are read in their own memory (single elements of k and of the weights are broadcast), only the
 // block of queries is packed, the softmax needs no reduction across lanes, and splitting the queries over threads
 // repeats no work. Score blocks follow each other along the keys, with a running maximum and sum (Milakov and
-// Gimelshein 2018; Dao et al. 2022). Weights are powers of 2: 1 / ln 2 is part of a factor that scores have anyway.
+// Gimelshein 2018; Dao et al. 2022). Weights are powers of 2: 1 / ln 2 is multiplied into the scale, which scores have
+// anyway.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>

@@ -27,7 +27,7 @@ constexpr int64_t kLaneSum = 7;
 constexpr AttentionRule kRules[] = {
     {AttentionKernel::rows, "f64 has scalar code alone",
      [](const Problem& p, const Target&) { return p.dtype == f64; }},
-    {AttentionKernel::few_queries, "the queries fill a smaller part of a vector than the width of a head does",
+    {AttentionKernel::few_queries, "the queries fill less of a vector than the width of a head does",
      [](const Problem& p, const Target& t) {
        // A lane sums so few terms that they need no partial sums.
        return p.q_rows <= kFewQueries && p.head_dim <= kPartialSumTerms * t.f32_lanes &&

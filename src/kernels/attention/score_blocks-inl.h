@@ -1,6 +1,7 @@
 // What attention and its gradient share: blocks of transposed scores (a row for each key, queries along the vector
 // lanes), and soft cap, bias and masks, which come before the softmax. Compiled per target. Users: attention.cpp,
-// attention_backward.cpp, and amx_attention-inl.h for soft cap, bias and masks alone.
+// attention_backward.cpp, and amx_attention-inl.h for soft cap, bias and masks alone. The file is longer than others
+// because attention and its gradient have to mask and score alike, in one place.
 #if defined(RLX_KERNELS_ATTENTION_SCORE_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_ATTENTION_SCORE_BLOCKS_INL_H_
 #undef RLX_KERNELS_ATTENTION_SCORE_BLOCKS_INL_H_
@@ -28,7 +29,7 @@ namespace rlx::kernels {
 // The running maximum before any key: with -inf the weight of a masked key would be exp(-inf - -inf), a NaN.
 inline constexpr float kNoScore = std::numeric_limits<float>::lowest();
 // A finite bias excludes no key, also one that is near the lowest f32, as models write their masks: a row all of whose
-// biases are so is uniform. Scores are in units of ln 2, in which such a number would be -inf.
+// biases are so is uniform. Scores are divided by ln 2, which would make such a number -inf.
 inline constexpr float kLowestBias = 0.69314f * std::numeric_limits<float>::lowest();
 
 inline int64_t rounded_up_to(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -139,7 +140,8 @@ template <int64_t kRows, class T>
 void score_few(const float* HWY_RESTRICT queries, int64_t query_stride, const T* HWY_RESTRICT k, int64_t k_stride,
                int64_t keys, int64_t head_dim, float* HWY_RESTRICT scores, int64_t score_stride) {
   constexpr int64_t kKeys = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;  // sums enough that none waits for the one before
-  constexpr int64_t kKeysAhead = 16;  // a stream of its own for each head and block: the processor alone begins late
+  constexpr int64_t kPrefetchedKeys =
+      16;  // a stream of its own for each head and block: the processor alone begins late
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto score = [&]<int64_t kCount>(int64_t j) HWY_ATTR {
@@ -149,7 +151,7 @@ void score_few(const float* HWY_RESTRICT queries, int64_t query_stride, const T*
     const auto add = [&](int64_t c, auto load) HWY_ATTR {
       RLX_UNROLL for (int64_t n = 0; n < kCount; ++n) {
         const F32Vec key = load(k + (j + n) * k_stride + c);
-        hwy::Prefetch(k + (j + n + kKeysAhead) * k_stride + c);
+        hwy::Prefetch(k + (j + n + kPrefetchedKeys) * k_stride + c);
         RLX_UNROLL for (int64_t i = 0; i < kRows; ++i) sum[n][i] =
             hn::MulAdd(key, hn::Load(d, queries + i * query_stride + c), sum[n][i]);
       }
@@ -372,7 +374,7 @@ inline void cap_scores(const QueryBlock& b, int64_t keys, float cap) {
     hn::Store(hn::Mul(TanhFast(d, hn::Mul(hn::Load(d, b.scores + i), inward)), outward), d, b.scores + i);
 }
 
-/// A bias in units of ln 2.
+/// A bias divided by ln 2, as scores are.
 inline float scaled_bias(float bias) {
   const bool excludes = bias == -std::numeric_limits<float>::infinity();
   return (excludes ? bias : std::max(bias, kLowestBias)) / kLn2;

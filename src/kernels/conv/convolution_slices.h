@@ -1,6 +1,6 @@
 // How a convolution is divided: into slices, which threads compute side by side, and a slice whose sums are long into
 // partial sums, because oneDNN's kernels compute each sum as one running sum, whose rounding errors grow with its
-// length (kernels/partial_sums.h). A slice is a convolution itself, on a part of the operands.
+// length (kernels/partial_sums.h). A slice is a convolution itself, on slices of the operands.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct ConvolutionSlice {
 /// few images a slice as stay in the cache.
 std::vector<ConvolutionSlice> slices_for_threads(const ConvolutionArgs& args, int64_t batch_groups,
                                                  ConvolutionForm form, int threads, bool packs_weights);
-/// Divides a slice whose sums are long into slices that each compute a part of the terms of every sum; their results
+/// Divides a slice whose sums are long into slices that each add up some of the terms of every sum; their results
 /// have to be added. The slice alone if its sums are short; empty if it cannot be divided.
 std::vector<ConvolutionSlice> partial_sums_of(const ConvolutionSlice& s, ConvolutionForm form);
 

@@ -58,7 +58,7 @@ float PackedImage::pack(const float* image, int64_t piece, char* planes) const n
   clear(planes, first + end, first + pitch_);
   float min_magnitude = kNothing;
   // A number that is alone in its patch has products that stand alone in their sums: multiply-adds round them once,
-  // three terms lose up to 2 units of 2^-24. Numbers that are a kernel's width apart are alone in their patches.
+  // three terms lose up to 2^-23. Numbers that are a kernel's width apart are alone in their patches.
   const int64_t few = divided_up(kTileRows, (a_.kernel[1] - 1) * a_.rhs_dilation[1] + 1);
   for (int64_t c = begin; c < end; c += kTileRows) {
     const float* at = image + from * a_.x_strides[0] + (c * stride + shift) * a_.x_strides[1];

@@ -2,7 +2,9 @@
 // a time, so that a value that only the next op reads never goes through memory. Each instruction is a function that
 // takes the block as arguments, works on it (its other operands come from memory), and tail-calls the function of the
 // next instruction (threaded code: Bell, Communications of the ACM 16 (1973)). make_threaded_code.cpp translates the
-// ops of a program; f32-inl.h has the arithmetic of each op.
+// ops of a program; f32-inl.h has the arithmetic of each op. What it gained on one thread (docs/performance.md):
+// gelu(1.5 x + 0.5) x - relu(x) over 1000 elements 0.79 to 0.53 us, over 16.8 million 7.39 to 6.49 ms; the yardstick's
+// ewchain 7.35 to between 5.9 and 6.5 ms.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kBlockRows = 2 * kTileRows;  // rows, and columns, of a block of bf16 tiles
 
-// Work in multiply-adds, where reading a weight counts as two: the unit of CostModel::task_work.
+// Work in multiply-adds, where reading a weight counts as two, as in CostModel::task_work.
 int64_t product_work(int64_t m, int64_t k, int64_t n) { return (m + 2) * k * n; }
 
 // ---- multiply-adds

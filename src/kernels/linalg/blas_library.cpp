@@ -62,7 +62,7 @@ std::string file_of(void* function) {
   return dladdr(function, &info) != 0 && info.dli_fname ? info.dli_fname : "linked";
 }
 
-/// What OpenBLAS or MKL say of themselves is set, and asked for, by the functions of `from`.
+/// What OpenBLAS or MKL say of themselves is set and read by the functions that are passed.
 BlasLibrary described(const std::string& fallback, const std::string& file, int (*get_parallel)(),
                       void (*set_threads)(int), char* (*get_config)()) {
   BlasLibrary made{fallback, true, false};

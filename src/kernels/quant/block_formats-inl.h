@@ -1,10 +1,12 @@
 // Vector decoders of block formats (GGUF), compiled once for each instruction set: blocks.cpp includes this file. A
 // format is a class with a template `decode`, which passes vectors of decoded elements to a consumer, with the number
 // of the first of them within the block and one of four accumulators as a template argument. The values are those of
-// the scalar decoders (src/tensor/blocks) bit by bit: scale times code is exact in f32, or is rounded once in both.
+// the scalar decoders (src/tensor/blocks) bit by bit: scale times quantized value is exact in f32, or is rounded once
+// in both.
 //
-// Q8_0, Q4_0 and Q4_K are decoded in registers. The other formats unpack their codes to bytes first, many at a time.
-// Not here are formats whose codes are points of a grid (IQ1 to IQ3), TQ1_0, Q1_0, Q2_0 and Q8_K.
+// Q8_0, Q4_0 and Q4_K are decoded in registers. The other formats unpack their quantized values to bytes first, many at
+// a time. Formats whose quantized values are points of a grid (IQ1 to IQ3), TQ1_0, Q1_0, Q2_0 and Q8_K are not here.
+// The file is longer than others because it has a class for each format, and all users want all of them.
 #if defined(RLX_BLOCK_FORMATS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_BLOCK_FORMATS_INL_H
 #undef RLX_BLOCK_FORMATS_INL_H
@@ -27,7 +29,7 @@ using D = hn::CappedTag<float, 16>;  // a sub-block of Q6_K has 16 elements
 using DI = hn::Rebind<int32_t, D>;
 using V = hn::Vec<D>;
 using VI = hn::Vec<DI>;
-using DB = hn::CappedTag<uint8_t, 32>;  // a run of codes that share their shift has 32 bytes
+using DB = hn::CappedTag<uint8_t, 32>;  // a run of values that share their shift has 32 bytes
 using VB = hn::Vec<DB>;
 
 HWY_INLINE VI load_bytes(const uint8_t* from) { return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, D>(), from)); }
@@ -37,26 +39,27 @@ HWY_INLINE VI load_signed(const uint8_t* from) {
 HWY_INLINE VI low_nibble(VI v) { return hn::And(v, hn::Set(DI(), 15)); }
 HWY_INLINE V as_float(VI v) { return hn::ConvertTo(D(), v); }
 
-/// to[i] = d * code i, for the eight signed bytes of a word.
-HWY_INLINE void scaled(uint64_t codes, float d, float* to) {
-  using Part = hn::CappedTag<float, 8>;
-  const Part part;
+/// to[i] = d * byte i, for the eight signed bytes of a word.
+HWY_INLINE void scaled(uint64_t word, float d, float* to) {
+  using DWord = hn::CappedTag<float, 8>;
+  const DWord dw;
   // One store of eight bytes can be forwarded to the loads; stores of single bytes cannot.
   int8_t bytes[8];
-  std::memcpy(bytes, &codes, sizeof bytes);
-  for (size_t i = 0; i < 8; i += hn::Lanes(part)) {
-    const auto q = hn::PromoteTo(hn::Rebind<int32_t, Part>(), hn::LoadU(hn::Rebind<int8_t, Part>(), bytes + i));
-    hn::Store(hn::Mul(hn::Set(part, d), hn::ConvertTo(part, q)), part, to + i);
+  std::memcpy(bytes, &word, sizeof bytes);
+  for (size_t i = 0; i < 8; i += hn::Lanes(dw)) {
+    const auto q = hn::PromoteTo(hn::Rebind<int32_t, DWord>(), hn::LoadU(hn::Rebind<int8_t, DWord>(), bytes + i));
+    hn::Store(hn::Mul(hn::Set(dw, d), hn::ConvertTo(dw, q)), dw, to + i);
   }
 }
 HWY_INLINE uint64_t word_of(uint32_t low, uint32_t high) { return static_cast<uint64_t>(high) << 32 | low; }
-/// In each byte 32 is subtracted from a code of at most 63.
-HWY_INLINE uint64_t less_32(uint64_t codes) {
+/// In each byte 32 is subtracted from a value of at most 63.
+HWY_INLINE uint64_t less_32(uint64_t word) {
   constexpr uint64_t kTop = 0x8080808080808080, k32 = 0x2020202020202020;
-  return ((codes | kTop) - k32) ^ kTop;
+  return ((word | kTop) - k32) ^ kTop;
 }
 
-/// What Q4_K and Q5_K have in front of their codes: scales and mins of eight sub-blocks of 32 elements, as floats.
+/// What Q4_K and Q5_K have in front of their quantized values: scales and mins of eight sub-blocks of 32 elements, as
+/// floats.
 HWY_INLINE void unpack_scales_and_mins(const uint8_t* b, float* scale, float* min) {
   constexpr uint32_t kSix = 0x3f3f3f3f, kFour = 0x0f0f0f0f, kTwo = 0x30303030;
   const auto w0 = blocks::read<uint32_t>(b + 4), w1 = blocks::read<uint32_t>(b + 8),
@@ -135,22 +138,23 @@ struct Halves {
   }
 };
 
-/// A format that is decoded in two steps. `Layout::unpack` writes the block's codes as bytes with a sign, in the order
-/// of the elements, and the scale of each run of Layout::kRun elements; if Layout::kHasMin, also what is subtracted.
+/// A format that is decoded in two steps. `Layout::unpack` writes the block's quantized values as bytes with a sign, in
+/// the order of the elements, and the scale of each run of Layout::kRun elements; if Layout::kHasMin, also what is
+/// subtracted.
 template <class Layout>
 struct Unpacked {
   static constexpr int64_t kElements = Layout::kElements, kBytes = Layout::kBytes;
-  struct Codes {
-    HWY_ALIGN uint8_t code[kElements];
+  struct Block {
+    HWY_ALIGN uint8_t value[kElements];
     HWY_ALIGN float scale[kElements / Layout::kRun], min[kElements / Layout::kRun];
   };
   template <class Consumer>
   static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
-    Codes codes;
-    Layout::unpack(b, codes);
-    const auto value = [&codes](size_t i) HWY_ATTR {
-      const V q = as_float(load_signed(codes.code + i)), scale = hn::Set(D(), codes.scale[i / Layout::kRun]);
-      if constexpr (Layout::kHasMin) return hn::MulSub(scale, q, hn::Set(D(), codes.min[i / Layout::kRun]));
+    Block block;
+    Layout::unpack(b, block);
+    const auto value = [&block](size_t i) HWY_ATTR {
+      const V q = as_float(load_signed(block.value + i)), scale = hn::Set(D(), block.scale[i / Layout::kRun]);
+      if constexpr (Layout::kHasMin) return hn::MulSub(scale, q, hn::Set(D(), block.min[i / Layout::kRun]));
       else return hn::Mul(scale, q);
     };
     const size_t lanes = hn::Lanes(D());
@@ -186,7 +190,7 @@ HWY_INLINE VB bytes_at(const uint8_t* from) { return hn::LoadU(DB(), from); }
 HWY_INLINE void put(VB v, uint8_t* to) { hn::StoreU(v, DB(), to); }
 HWY_INLINE VB all_of(int v) { return hn::Set(DB(), static_cast<uint8_t>(v)); }
 
-/// 16 bytes of nibbles as 32 codes: the low ones, then the high ones.
+/// 16 bytes of nibbles as 32 values: the low ones, then the high ones.
 HWY_INLINE void split_nibbles(const uint8_t* from, uint8_t* to) {
   const hn::CappedTag<uint8_t, 16> half;
   for (size_t i = 0; i < 16; i += hn::Lanes(half)) {
@@ -195,7 +199,7 @@ HWY_INLINE void split_nibbles(const uint8_t* from, uint8_t* to) {
     hn::StoreU(hn::ShiftRight<4>(q), half, to + 16 + i);
   }
 }
-/// The same, and the codes looked up in a table of 16 bytes.
+/// The same, and the values looked up in a table of 16 bytes.
 HWY_INLINE void look_up_nibbles(const uint8_t* from, int count, const int8_t* table, uint8_t* to) {
   const hn::FixedTag<uint8_t, 16> sixteen;
   const auto levels = hn::LoadU(sixteen, reinterpret_cast<const uint8_t*>(table));
@@ -208,68 +212,68 @@ HWY_INLINE void look_up_nibbles(const uint8_t* from, int count, const int8_t* ta
   std::memcpy(to, low, static_cast<size_t>(count));
   std::memcpy(to + count, high, static_cast<size_t>(count));
 }
-/// Sets the fifth bit of the code of each of 32 elements whose bit in `bits` is set.
-HWY_INLINE void add_fifth_bits(const uint8_t* bits, uint8_t* codes) {
+/// Sets the fifth bit of each of 32 elements whose bit in `bits` is set.
+HWY_INLINE void add_fifth_bits(const uint8_t* bits, uint8_t* values) {
   const size_t lanes = hn::Lanes(DB());
   for (size_t i = 0; i < 32; i += lanes) {
     // LoadMaskBits may read 8 bytes, more than are left at the block's end: they are copied first.
     uint8_t own[8] = {};
     std::memcpy(own, bits + i / 8, (32 - i) / 8);
     const VB fifth = hn::IfThenElseZero(hn::LoadMaskBits(DB(), own), all_of(16));
-    put(hn::Or(bytes_at(codes + i), fifth), codes + i);
+    put(hn::Or(bytes_at(values + i), fifth), values + i);
   }
 }
 
 struct Q4_1Layout {
   static constexpr int64_t kElements = 32, kBytes = 20, kRun = 32;
   static constexpr bool kHasMin = true;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     to.scale[0] = blocks::half_at(b), to.min[0] = -blocks::half_at(b + 2);
-    split_nibbles(b + 4, to.code);
+    split_nibbles(b + 4, to.value);
   }
 };
 struct Q5_0Layout {
   static constexpr int64_t kElements = 32, kBytes = 22, kRun = 32;
   static constexpr bool kHasMin = false;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     to.scale[0] = blocks::half_at(b);
-    split_nibbles(b + 6, to.code);
-    add_fifth_bits(b + 2, to.code);
-    for (size_t i = 0; i < 32; i += hn::Lanes(DB())) put(hn::Sub(bytes_at(to.code + i), all_of(16)), to.code + i);
+    split_nibbles(b + 6, to.value);
+    add_fifth_bits(b + 2, to.value);
+    for (size_t i = 0; i < 32; i += hn::Lanes(DB())) put(hn::Sub(bytes_at(to.value + i), all_of(16)), to.value + i);
   }
 };
 struct Q5_1Layout {
   static constexpr int64_t kElements = 32, kBytes = 24, kRun = 32;
   static constexpr bool kHasMin = true;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     to.scale[0] = blocks::half_at(b), to.min[0] = -blocks::half_at(b + 2);
-    split_nibbles(b + 8, to.code);
-    add_fifth_bits(b + 4, to.code);
+    split_nibbles(b + 8, to.value);
+    add_fifth_bits(b + 4, to.value);
   }
 };
 struct Iq4NlLayout {
   static constexpr int64_t kElements = 32, kBytes = 18, kRun = 32;
   static constexpr bool kHasMin = false;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     to.scale[0] = blocks::half_at(b);
-    look_up_nibbles(b + 2, 16, blocks::kNonLinear, to.code);
+    look_up_nibbles(b + 2, 16, blocks::kNonLinear, to.value);
   }
 };
 struct Iq4XsLayout {
   static constexpr int64_t kElements = 256, kBytes = 136, kRun = 32;
   static constexpr bool kHasMin = false;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     const uint64_t high = blocks::read<uint16_t>(b + 2);
     uint64_t scales = 0;
     for (int s = 0; s < 8; ++s) {
       const uint64_t low = (b[4 + s / 2] >> (4 * (s % 2))) & 15;
       scales |= (low | (high >> (2 * s) & 3) << 4) << (8 * s);
-      look_up_nibbles(b + 8 + 16 * s, 16, blocks::kNonLinear, to.code + 32 * s);
+      look_up_nibbles(b + 8 + 16 * s, 16, blocks::kNonLinear, to.value + 32 * s);
     }
     scaled(less_32(scales), blocks::half_at(b), to.scale);
   }
@@ -277,23 +281,23 @@ struct Iq4XsLayout {
 struct Mxfp4Layout {
   static constexpr int64_t kElements = 32, kBytes = 17, kRun = 32;
   static constexpr bool kHasMin = false;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     to.scale[0] = blocks::half_of_e8m0(b[0]);
-    look_up_nibbles(b + 1, 16, blocks::kTwiceE2m1, to.code);
+    look_up_nibbles(b + 1, 16, blocks::kTwiceE2m1, to.value);
   }
 };
 struct Nvfp4Layout {
   static constexpr int64_t kElements = 16, kBytes = 9, kRun = 16;
   static constexpr bool kHasMin = false;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     to.scale[0] = 0.5f * blocks::e4m3(b[0]);
-    look_up_nibbles(b + 1, 8, blocks::kTwiceE2m1, to.code);
+    look_up_nibbles(b + 1, 8, blocks::kTwiceE2m1, to.value);
   }
 };
 
-/// 64 bytes of 2-bit codes in the order of Q2_K: bit pair p of 32 bytes is a run of 32 elements.
+/// 64 bytes of 2-bit values in the order of Q2_K: bit pair p of 32 bytes is a run of 32 elements.
 template <class Store>
 HWY_INLINE void unpack_pairs(const uint8_t* from, Store store) {
   for (size_t half = 0; half < 2; ++half)
@@ -306,8 +310,8 @@ HWY_INLINE void unpack_pairs(const uint8_t* from, Store store) {
 struct Q2KLayout {
   static constexpr int64_t kElements = 256, kBytes = 84, kRun = 16;
   static constexpr bool kHasMin = true;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     constexpr uint64_t kFour = 0x0f0f0f0f0f0f0f0f;
     for (int s = 0; s < 16; s += 8) {
       const auto both = blocks::read<uint64_t>(b + s);
@@ -315,45 +319,45 @@ struct Q2KLayout {
       scaled(both >> 4 & kFour, blocks::half_at(b + 82), to.min + s);
     }
     unpack_pairs(b + 16, [&](size_t, size_t, size_t at, VB q0, VB q1, VB q2, VB q3) HWY_ATTR {
-      put(q0, to.code + at), put(q1, to.code + at + 32), put(q2, to.code + at + 64), put(q3, to.code + at + 96);
+      put(q0, to.value + at), put(q1, to.value + at + 32), put(q2, to.value + at + 64), put(q3, to.value + at + 96);
     });
   }
 };
 struct Q3KLayout {
   static constexpr int64_t kElements = 256, kBytes = 110, kRun = 16;
   static constexpr bool kHasMin = false;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     constexpr uint32_t kFour = 0x0f0f0f0f, kTwo = 0x30303030;
     const auto w0 = blocks::read<uint32_t>(b + 96), w1 = blocks::read<uint32_t>(b + 100),
                w2 = blocks::read<uint32_t>(b + 104);
     const float d = blocks::half_at(b + 108);
     scaled(less_32(word_of((w0 & kFour) | (w2 << 4 & kTwo), (w1 & kFour) | (w2 << 2 & kTwo))), d, to.scale);
     scaled(less_32(word_of((w0 >> 4 & kFour) | (w2 & kTwo), (w1 >> 4 & kFour) | (w2 >> 2 & kTwo))), d, to.scale + 8);
-    // The high bit of a code is its third one; the code stands for 4 less than these three.
-    const auto put_code = [&](VB low, VB high, size_t at)
-                              HWY_ATTR { put(hn::Sub(hn::Or(low, high), all_of(4)), to.code + at); };
+    // The high bit of a value is its third one; the three bits stand for 4 less than they say.
+    const auto put_value = [&](VB low, VB high, size_t at)
+                               HWY_ATTR { put(hn::Sub(hn::Or(low, high), all_of(4)), to.value + at); };
     unpack_pairs(b + 32, [&](size_t half, size_t i, size_t at, VB q0, VB q1, VB q2, VB q3) HWY_ATTR {
       const VB high = bytes_at(b + i);
-      put_code(q0, half == 0 ? bits_at<0, 2>(high) : bits_at<4, 2>(high), at);
-      put_code(q1, half == 0 ? bits_at<1, 2>(high) : bits_at<5, 2>(high), at + 32);
-      put_code(q2, half == 0 ? bits_at<2, 2>(high) : bits_at<6, 2>(high), at + 64);
-      put_code(q3, half == 0 ? bits_at<3, 2>(high) : bits_at<7, 2>(high), at + 96);
+      put_value(q0, half == 0 ? bits_at<0, 2>(high) : bits_at<4, 2>(high), at);
+      put_value(q1, half == 0 ? bits_at<1, 2>(high) : bits_at<5, 2>(high), at + 32);
+      put_value(q2, half == 0 ? bits_at<2, 2>(high) : bits_at<6, 2>(high), at + 64);
+      put_value(q3, half == 0 ? bits_at<3, 2>(high) : bits_at<7, 2>(high), at + 96);
     });
   }
 };
 struct Q5KLayout {
   static constexpr int64_t kElements = 256, kBytes = 176, kRun = 32;
   static constexpr bool kHasMin = true;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     unpack_scales_and_mins(b, to.scale, to.min);
     for (size_t i = 0; i < 32; i += hn::Lanes(DB())) {
       const VB high = bytes_at(b + 16 + i);
       const auto two_runs = [&](size_t run, VB low_fifth, VB high_fifth) HWY_ATTR {
         const VB q = bytes_at(b + 48 + 32 * run + i);
-        put(hn::Or(bits_at<0, 0, 15>(q), low_fifth), to.code + 64 * run + i);
-        put(hn::Or(bits_at<4, 0, 15>(q), high_fifth), to.code + 64 * run + 32 + i);
+        put(hn::Or(bits_at<0, 0, 15>(q), low_fifth), to.value + 64 * run + i);
+        put(hn::Or(bits_at<4, 0, 15>(q), high_fifth), to.value + 64 * run + 32 + i);
       };
       two_runs(0, bits_at<0, 4>(high), bits_at<1, 4>(high));
       two_runs(1, bits_at<2, 4>(high), bits_at<3, 4>(high));
@@ -365,34 +369,34 @@ struct Q5KLayout {
 struct Q6KLayout {
   static constexpr int64_t kElements = 256, kBytes = 210, kRun = 16;
   static constexpr bool kHasMin = false;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     const float d = blocks::half_at(b + 208);
     scaled(blocks::read<uint64_t>(b + 192), d, to.scale), scaled(blocks::read<uint64_t>(b + 200), d, to.scale + 8);
     for (size_t half = 0; half < 2; ++half)
       for (size_t i = 0; i < 32; i += hn::Lanes(DB())) {
         const VB low0 = bytes_at(b + 64 * half + i), low1 = bytes_at(b + 64 * half + 32 + i);
         const VB high = bytes_at(b + 128 + 32 * half + i);
-        const auto put_code = [&](VB low, VB pair, size_t run) HWY_ATTR {
-          put(hn::Sub(hn::Or(low, pair), all_of(32)), to.code + 128 * half + 32 * run + i);
+        const auto put_value = [&](VB low, VB pair, size_t run) HWY_ATTR {
+          put(hn::Sub(hn::Or(low, pair), all_of(32)), to.value + 128 * half + 32 * run + i);
         };
-        put_code(bits_at<0, 0, 15>(low0), bits_at<0, 4, 3>(high), 0);
-        put_code(bits_at<0, 0, 15>(low1), bits_at<2, 4, 3>(high), 1);
-        put_code(bits_at<4, 0, 15>(low0), bits_at<4, 4, 3>(high), 2);
-        put_code(bits_at<4, 0, 15>(low1), bits_at<6, 4, 3>(high), 3);
+        put_value(bits_at<0, 0, 15>(low0), bits_at<0, 4, 3>(high), 0);
+        put_value(bits_at<0, 0, 15>(low1), bits_at<2, 4, 3>(high), 1);
+        put_value(bits_at<4, 0, 15>(low0), bits_at<4, 4, 3>(high), 2);
+        put_value(bits_at<4, 0, 15>(low1), bits_at<6, 4, 3>(high), 3);
       }
   }
 };
 struct Tq2_0Layout {
   static constexpr int64_t kElements = 256, kBytes = 66, kRun = 256;
   static constexpr bool kHasMin = false;
-  template <class Codes>
-  static HWY_INLINE void unpack(const uint8_t* b, Codes& to) {
+  template <class Block>
+  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     to.scale[0] = blocks::half_at(b + 64);
     unpack_pairs(b, [&](size_t, size_t, size_t at, VB q0, VB q1, VB q2, VB q3) HWY_ATTR {
       const VB one = all_of(1);
-      put(hn::Sub(q0, one), to.code + at), put(hn::Sub(q1, one), to.code + at + 32);
-      put(hn::Sub(q2, one), to.code + at + 64), put(hn::Sub(q3, one), to.code + at + 96);
+      put(hn::Sub(q0, one), to.value + at), put(hn::Sub(q1, one), to.value + at + 32);
+      put(hn::Sub(q2, one), to.value + at + 64), put(hn::Sub(q3, one), to.value + at + 96);
     });
   }
 };

@@ -184,8 +184,8 @@ void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t
   }
 }
 
-/// Rows that are asked for early, as the keys of score_few (attention/score_blocks-inl.h).
-constexpr int64_t kRowsAhead = 16;
+/// Rows that are prefetched, as the keys of score_few (attention/score_blocks-inl.h).
+constexpr int64_t kPrefetchedRows = 16;
 
 void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
                        int64_t to_stride) {
@@ -195,7 +195,7 @@ void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, i
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t b = 0; b < count; ++b) {
         const auto* block = reinterpret_cast<const uint8_t*>(from) + r * row_bytes + b * Format::kBytes;
-        hwy::Prefetch(block + kRowsAhead * row_bytes);
+        hwy::Prefetch(block + kPrefetchedRows * row_bytes);
         Store store{to + r * to_stride + b * Format::kElements};
         Format::decode(block, store);
       }

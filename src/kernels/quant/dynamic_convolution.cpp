@@ -1,6 +1,6 @@
-// See the header. Codes lie in planes (dynamic_product.h): [pixels, channels] each. A row holds the taps of the kernel
-// in row-major order, and of each the channels of a group; taps along the last dim whose pixels are neighbours are
-// copied together.
+// See the header. Quantized values lie in planes (dynamic_product.h): [pixels, channels] each. A row holds the taps of
+// the kernel in row-major order, and of each the channels of a group; taps along the last dim whose pixels are
+// neighbours are copied together.
 #include "kernels/quant/dynamic_convolution.h"
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace {
 
 // Rows of a block take so many bytes, so that they stay in the second-level cache while all columns are computed.
 constexpr int64_t kBlockBytes = 256 << 10;
-constexpr int64_t kMostRows = 384;
-/// Copies of codes move whole pieces. What a copy writes beyond its end the next one overwrites; behind the last one,
-/// and behind what is read, there is room for it.
-constexpr int64_t kCodeCopyBytes = 32;
+constexpr int64_t kMaxBlockRows = 384;
+/// Quantized values are copied in whole pieces. The next copy overwrites what one writes beyond its end; behind the
+/// last one, and behind what is read, there is room for it.
+constexpr int64_t kCopyBytes = 32;
 
 int64_t product_of(const int64_t* dims, int spatial) {
   int64_t n = 1;
@@ -25,25 +25,24 @@ int64_t product_of(const int64_t* dims, int spatial) {
 }
 int64_t taps_of(const DynamicConvolution& c) { return product_of(c.shape.kernel, c.shape.spatial); }
 /// Of a row, in a plane, without padding.
-int64_t row_code_bytes(const DynamicConvolution& c) { return c.weights.k * code_bytes(c.weights); }
+int64_t plane_row_bytes(const DynamicConvolution& c) { return c.weights.k * quantized_value_bytes(c.weights); }
 size_t group_bytes(const DynamicConvolution& c) { return aligned(int8_weights_bytes(c.weights)); }
 /// Of an image, in a plane.
-size_t plane_codes_bytes(const DynamicConvolution& c) {
-  return aligned(static_cast<size_t>(c.inputs() * c.shape.in_channels * code_bytes(c.weights) + kCodeCopyBytes));
+size_t quantized_plane_bytes(const DynamicConvolution& c) {
+  return aligned(static_cast<size_t>(c.inputs() * c.shape.in_channels * quantized_value_bytes(c.weights) + kCopyBytes));
 }
 
-void copy_codes(const std::byte* from, int64_t bytes, std::byte* to) {
-  for (int64_t i = 0; i < bytes; i += kCodeCopyBytes)
-    std::memcpy(to + i, from + i, static_cast<size_t>(kCodeCopyBytes));
+void copy_values(const std::byte* from, int64_t bytes, std::byte* to) {
+  for (int64_t i = 0; i < bytes; i += kCopyBytes) std::memcpy(to + i, from + i, static_cast<size_t>(kCopyBytes));
 }
 
 /// Copies what the outputs [first, first + count) read of an image to rows that are `row_step` bytes apart.
-class CodeRows {
+class ImageRows {
  public:
-  CodeRows(const DynamicConvolution& c, int64_t group, int plane, const std::byte* codes)
-      : a_(c.shape), bytes_(code_bytes(c.weights)), channel_bytes_(c.channels() * bytes_),
-        pixel_bytes_(a_.in_channels * bytes_), zero_(zero_code(c.weights, plane)),
-        codes_(codes + static_cast<size_t>(plane) * plane_codes_bytes(c) + group * channel_bytes_) {
+  ImageRows(const DynamicConvolution& c, int64_t group, int plane, const std::byte* values)
+      : a_(c.shape), bytes_(quantized_value_bytes(c.weights)), channel_bytes_(c.channels() * bytes_),
+        pixel_bytes_(a_.in_channels * bytes_), zero_(quantized_zero(c.weights, plane)),
+        values_(values + static_cast<size_t>(plane) * quantized_plane_bytes(c) + group * channel_bytes_) {
     const int last = a_.spatial - 1;
     is_joined_ = a_.groups == 1 && a_.rhs_dilation[last] == 1;
     taps_ = a_.kernel[last], outer_taps_ = product_of(a_.kernel, last);
@@ -76,18 +75,18 @@ class CodeRows {
         is_inside = is_inside && at >= 0 && at < a_.in_dims[d];
         pixel = pixel * a_.in_dims[d] + at;
       }
-      const std::byte* row = codes_ + (is_inside ? pixel * extent * pixel_bytes_ : 0);
+      const std::byte* row = values_ + (is_inside ? pixel * extent * pixel_bytes_ : 0);
       if (is_joined_) {
         const int64_t begin = is_inside ? std::clamp<int64_t>(-column, 0, taps_) : taps_;
         const int64_t end = std::clamp<int64_t>(extent - column, begin, taps_);
         to = zeros(begin, to);
-        if (end > begin) copy_codes(row + (column + begin) * pixel_bytes_, (end - begin) * pixel_bytes_, to);
+        if (end > begin) copy_values(row + (column + begin) * pixel_bytes_, (end - begin) * pixel_bytes_, to);
         to = zeros(taps_ - end, to + (end - begin) * pixel_bytes_);
       } else {
         for (int64_t k = 0; k < taps_; ++k) {
           const int64_t at = column + k * a_.rhs_dilation[last];
           if (is_inside && at >= 0 && at < extent) {
-            copy_codes(row + at * pixel_bytes_, channel_bytes_, to);
+            copy_values(row + at * pixel_bytes_, channel_bytes_, to);
             to += channel_bytes_;
           } else to = zeros(1, to);
         }
@@ -107,7 +106,7 @@ class CodeRows {
   const ConvolutionArgs& a_;
   int64_t bytes_, channel_bytes_, pixel_bytes_;
   uint8_t zero_;
-  const std::byte* codes_;
+  const std::byte* values_;
   bool is_joined_;
   int64_t taps_, outer_taps_;
 };
@@ -115,13 +114,13 @@ class CodeRows {
 void fill_rows(const DynamicConvolution& c, const ConvolutionBlock& b, int64_t first, int64_t count, std::byte* rows,
                std::byte* one_row) {
   const Int8Weights& w = c.weights;
-  for (int plane = 0; plane < code_planes(w); ++plane) {
-    const CodeRows from(c, b.group, plane, b.codes);
-    const int64_t bytes = row_code_bytes(c);
+  for (int plane = 0; plane < quantized_planes(w); ++plane) {
+    const ImageRows from(c, b.group, plane, b.values);
+    const int64_t bytes = plane_row_bytes(c);
     from.copy(first, count, [&](int64_t i, auto copy_to) {
       const QuantizedRow row = quantized_row(w, rows, c.rows_at_once, i);
       *row.scale = b.scale;
-      std::byte* to = plane == 0 ? row.codes : row.low;
+      std::byte* to = plane == 0 ? row.values : row.low;
       if (row.piece >= bytes && row.step == row.piece) {  // the next row overwrites what is too much
         copy_to(to);
         std::memset(to + bytes, 0, static_cast<size_t>(row.piece - bytes));
@@ -152,8 +151,9 @@ DynamicConvolution::DynamicConvolution(const ConvolutionArgs& args, bool are_cha
   weights.k = channels() * product_of(args.kernel, args.spatial);
   weights.n = args.out_channels / args.groups;
   weights.isa = isa, weights.x_largest = x_largest;
-  const int64_t row_bytes = std::max<int64_t>(1, weights.k * code_bytes(weights) * code_planes(weights));
-  rows_at_once = std::clamp(kBlockBytes / row_bytes, kQuantizedRows, kMostRows) / kQuantizedRows * kQuantizedRows;
+  const int64_t row_bytes =
+      std::max<int64_t>(1, weights.k * quantized_value_bytes(weights) * quantized_planes(weights));
+  rows_at_once = std::clamp(kBlockBytes / row_bytes, kQuantizedRows, kMaxBlockRows) / kQuantizedRows * kQuantizedRows;
   // Blocks of nearly equal size.
   const int64_t pixels = std::max<int64_t>(1, outputs());
   rows_at_once = rounded_up(divided_up(pixels, divided_up(pixels, rows_at_once)), kQuantizedRows);
@@ -178,12 +178,12 @@ size_t convolution_packing_bytes(const DynamicConvolution& c) {
   return taps_of(c) == 1 ? 0 : aligned(static_cast<size_t>(c.weights.k * c.weights.n));
 }
 
-void pack_convolution_weights(const DynamicConvolution& c, const int8_t* codes, char* out,
+void pack_convolution_weights(const DynamicConvolution& c, const int8_t* weights, char* out,
                               std::byte* scratch) noexcept {
   const ConvolutionArgs& a = c.shape;
   const int64_t k = c.weights.k, n = c.weights.n, channels = c.channels(), taps = taps_of(c);
   for (int64_t g = 0; g < a.groups; ++g, out += group_bytes(c)) {
-    const int8_t* group = codes + g * n * a.w_out_stride;
+    const int8_t* group = weights + g * n * a.w_out_stride;
     if (taps == 1) {
       pack_int8_weights(c.weights, group, a.w_in_stride, a.w_out_stride, out);
       continue;
@@ -205,20 +205,20 @@ void pack_convolution_weights(const DynamicConvolution& c, const int8_t* codes, 
   }
 }
 
-size_t image_codes_bytes(const DynamicConvolution& c) {
+size_t quantized_image_bytes(const DynamicConvolution& c) {
   if (c.reads_in_place()) return quantized_rows_bytes(c.weights, c.inputs());
-  return plane_codes_bytes(c) * static_cast<size_t>(code_planes(c.weights));
+  return quantized_plane_bytes(c) * static_cast<size_t>(quantized_planes(c.weights));
 }
 
 void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, int64_t last, float scale,
-                    std::byte* codes) noexcept {
+                    std::byte* values) noexcept {
   const Int8Weights& w = c.weights;
-  const int64_t channels = c.shape.in_channels, pixels = c.inputs(), bytes = code_bytes(w);
-  std::byte *high = codes, *low = code_planes(w) > 1 ? codes + plane_codes_bytes(c) : nullptr;
+  const int64_t channels = c.shape.in_channels, pixels = c.inputs(), bytes = quantized_value_bytes(w);
+  std::byte *high = values, *low = quantized_planes(w) > 1 ? values + quantized_plane_bytes(c) : nullptr;
   if (c.reads_in_place()) {
-    const QuantizedRow row = quantized_row(w, codes, pixels, 0);
+    const QuantizedRow row = quantized_row(w, values, pixels, 0);
     std::fill(row.scale + first, row.scale + last, scale);
-    high = row.codes;
+    high = row.values;
   }
   if (c.channels_last) {
     const int64_t at = first * channels;
@@ -244,8 +244,8 @@ void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, 
 size_t convolution_block_bytes(const DynamicConvolution& c) {
   size_t bytes = 0;
   if (!c.reads_in_place())
-    bytes += aligned(quantized_rows_bytes(c.weights, c.rows_at_once) + kCodeCopyBytes) +
-             aligned(static_cast<size_t>(row_code_bytes(c) + kCodeCopyBytes));
+    bytes += aligned(quantized_rows_bytes(c.weights, c.rows_at_once) + kCopyBytes) +
+             aligned(static_cast<size_t>(plane_row_bytes(c) + kCopyBytes));
   if (!c.channels_last) bytes += 2 * aligned(static_cast<size_t>(c.rows_at_once * c.weights.n) * sizeof(float));
   return bytes;
 }
@@ -259,12 +259,12 @@ void convolve_block(const DynamicConvolution& c, const ConvolutionBlock& b, std:
   p.activation = c.activation, p.residual_first = true;
   int64_t row = 0;
   if (c.reads_in_place()) {
-    p.rows = outputs, p.x = b.codes, row = first;
+    p.rows = outputs, p.x = b.values, row = first;
   } else {
-    std::byte* one_row = scratch + aligned(quantized_rows_bytes(c.weights, c.rows_at_once) + kCodeCopyBytes);
+    std::byte* one_row = scratch + aligned(quantized_rows_bytes(c.weights, c.rows_at_once) + kCopyBytes);
     fill_rows(c, b, first, count, scratch, one_row);
     p.rows = c.rows_at_once, p.x = scratch;
-    scratch = one_row + aligned(static_cast<size_t>(row_code_bytes(c) + kCodeCopyBytes));
+    scratch = one_row + aligned(static_cast<size_t>(plane_row_bytes(c) + kCopyBytes));
   }
   if (c.channels_last) {
     const int64_t stride = c.shape.out_channels, at = (first - row) * stride + channel;

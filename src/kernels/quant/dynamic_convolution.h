@@ -1,7 +1,7 @@
-// Convolutions of f32 that are computed in integers: images are quantized by a scale each, kernels are 8-bit codes with
-// a scale for each output channel: the kernel of dynamic_quantize_conv. Each image becomes codes with the channels
-// innermost; what a kernel reads of them for an output is copied to a row (im2col of codes), and the rows are
-// multiplied by dynamic_product.h, in blocks that stay in the cache. Neighbour: conv/im2col.h, the same for floats.
+// Convolutions of f32 that are computed in integers, for dynamic_quantize_conv: each image is quantized by a scale of
+// its own, kernels are 8-bit integers with a scale for each output channel. The quantized image has its channels
+// innermost; the values that an output needs are copied to a row (im2col), and the rows are multiplied by
+// dynamic_product.h, in blocks that stay in the cache. Neighbour: conv/im2col.h, the same for floats.
 #pragma once
 
 #include "kernels/conv/direct.h"
@@ -23,7 +23,7 @@ struct DynamicConvolution {
   int64_t rows_at_once = 32;
 
   DynamicConvolution() = default;
-  /// `x_largest`: of the codes of x.
+  /// `x_largest`: the largest quantized value of x.
   DynamicConvolution(const ConvolutionArgs& args, bool are_channels_last, int32_t x_largest,
                      Int8DotIsa isa = best_int8_dot_isa());
 
@@ -31,30 +31,31 @@ struct DynamicConvolution {
   int64_t inputs() const;   ///< pixels of an image of x
   int64_t outputs() const;  ///< pixels of an image of y
   int64_t blocks() const;   ///< blocks of outputs of an image
-  /// Whether the codes of an image are the rows themselves: so for a kernel of one tap and one group that reads every
-  /// pixel of an even number of channels, by `pairs`.
+  /// Whether a quantized image has the rows of the product in place: so for a kernel of one tap and one group that
+  /// reads every pixel of an even number of channels, by `pairs`.
   bool reads_in_place() const;
 };
 
 /// Kernels of all groups, packed.
 size_t convolution_weights_bytes(const DynamicConvolution& c);
-/// Bytes that pack_convolution_weights() needs to lay out a group's codes; 0 if it packs them where they lie.
+/// Bytes that pack_convolution_weights() needs to lay out a group's weights; 0 if it packs them where they lie.
 size_t convolution_packing_bytes(const DynamicConvolution& c);
-/// `codes` lie as shape.w_out_stride, w_in_stride and w_strides say. `out` and `scratch` are aligned to 64 bytes.
-void pack_convolution_weights(const DynamicConvolution& c, const int8_t* codes, char* out, std::byte* scratch) noexcept;
+/// `weights` lie as shape.w_out_stride, w_in_stride and w_strides say. `out` and `scratch` are aligned to 64 bytes.
+void pack_convolution_weights(const DynamicConvolution& c, const int8_t* weights, char* out,
+                              std::byte* scratch) noexcept;
 
-/// Bytes of an image's codes.
-size_t image_codes_bytes(const DynamicConvolution& c);
+/// Bytes of a quantized image.
+size_t quantized_image_bytes(const DynamicConvolution& c);
 /// Quantizes pixels [first, last) of an image that begins at `x`. `scale` is that of the whole image: dynamic_scale()
-/// of its largest_magnitude(). `codes` is the memory of the whole image, aligned to 64 bytes.
+/// of its largest_magnitude(). `values` is the memory of the whole quantized image, aligned to 64 bytes.
 void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, int64_t last, float scale,
-                    std::byte* codes) noexcept;
+                    std::byte* values) noexcept;
 
 /// What convolve_block() computes: a block of outputs of an image, for a range of a group's output channels that begins
 /// at a multiple of DynamicProduct::kColumns.
 struct ConvolutionBlock {
-  const std::byte* codes;  ///< of the image
-  float scale;             ///< of the image
+  const std::byte* values;  ///< of the image, quantized
+  float scale;              ///< of the image
   int64_t group, block, begin, end;
   const char* packed;               ///< all groups, as pack_convolution_weights() wrote them
   const float *w_scale, *bias;      ///< of all output channels; bias may be null

@@ -1,5 +1,5 @@
-// See the header. Quantized rows lie in memory as the instructions want them: rows of 16-bit codes for pairs, left
-// tiles of bytes for tiles and VNNI. Codes beyond 127 take two bytes there, 128 high + low with low from 0 to 127,
+// See the header. Quantized rows lie in memory as the instructions want them: rows of 16-bit integers for pairs, left
+// tiles of bytes for tiles and VNNI. Values beyond 127 take two bytes there, 128 high + low with low from 0 to 127,
 // which lie in two planes and are multiplied one after the other. VNNI's unsigned operand has 128 added to signed
 // bytes: sum (x + 128) w is 128 sum w too large, and the sums of the columns are packed behind the weights.
 #include "kernels/quant/dynamic_product.h"
@@ -26,16 +26,16 @@
 namespace rlx::kernels {
 namespace {
 
-/// A row to quantize. Its codes are written in pieces of `piece`, whose beginnings are `step` bytes apart; pieces are
+/// A row to quantize. Its values are written in pieces of `piece`, whose beginnings are `step` bytes apart; pieces are
 /// filled up with zeros.
 struct RowToQuantize {
   const float* x;
   int64_t k;
-  void* codes;
+  void* values;
   int64_t piece, step;
-  bool is_wide;    ///< codes of 16 bits, else of 8
-  uint8_t flip;    ///< exclusive-ored to codes of 8 bits: 0x80 adds 128
-  std::byte* low;  ///< where the low bytes go, as the codes; null if codes take one byte
+  bool is_wide;    ///< values of 16 bits, else of 8
+  uint8_t flip;    ///< exclusive-ored to values of 8 bits: 0x80 adds 128
+  std::byte* low;  ///< where the low bytes go, as the values; null if values take one byte
 };
 
 /// Sums of some rows and columns, and where they end.
@@ -70,38 +70,38 @@ HWY_INLINE hn::Vec<DRow> load_some(const float* from, int64_t count) {
 }
 
 template <class T>
-HWY_INLINE void write_codes(const RowToQuantize& row, float factor) {
+HWY_INLINE void write_values(const RowToQuantize& row, float factor) {
   const DRow d;
   const hn::Rebind<T, DRow> dc;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Of one plane: the codes, their high or their low bytes.
-  const auto write_plane = [&](std::byte* piece, int8_t flip, auto part_of) HWY_ATTR {
-    const auto codes = [&](auto x) HWY_ATTR {  // NearestInt: ties to even
-      const auto code = hn::NearestInt(hn::Mul(x, hn::Set(DRow(), factor)));
-      return hn::Xor(hn::DemoteTo(dc, part_of(code)), hn::Set(dc, static_cast<T>(flip)));
+  // Of one plane: the values, their high or their low bytes.
+  const auto write_plane = [&](std::byte* piece, int8_t flip, auto byte_of) HWY_ATTR {
+    const auto quantized = [&](auto x) HWY_ATTR {  // NearestInt: ties to even
+      const auto value = hn::NearestInt(hn::Mul(x, hn::Set(DRow(), factor)));
+      return hn::Xor(hn::DemoteTo(dc, byte_of(value)), hn::Set(dc, static_cast<T>(flip)));
     };
     for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
       const int64_t count = std::min(row.piece, row.k - first);
       auto* to = reinterpret_cast<T*>(piece);
       const float* from = row.x + first;
       int64_t i = 0;
-      for (; i + lanes <= count; i += lanes) hn::StoreU(codes(hn::LoadU(d, from + i)), dc, to + i);
+      for (; i + lanes <= count; i += lanes) hn::StoreU(quantized(hn::LoadU(d, from + i)), dc, to + i);
       for (; i < row.piece; i += lanes) {
         HWY_ALIGN T last[16];
-        hn::Store(codes(load_some(from + i, std::max<int64_t>(count - i, 0))), dc, last);
+        hn::Store(quantized(load_some(from + i, std::max<int64_t>(count - i, 0))), dc, last);
         std::memcpy(to + i, last, static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T));
       }
     }
   };
-  auto* codes = static_cast<std::byte*>(row.codes);
+  auto* values = static_cast<std::byte*>(row.values);
   const auto flip = static_cast<int8_t>(row.flip);
-  if (!row.low) return write_plane(codes, flip, [](auto v) HWY_ATTR { return v; });
-  write_plane(codes, flip, [](auto v) HWY_ATTR { return hn::ShiftRight<7>(v); });
+  if (!row.low) return write_plane(values, flip, [](auto v) HWY_ATTR { return v; });
+  write_plane(values, flip, [](auto v) HWY_ATTR { return hn::ShiftRight<7>(v); });
   write_plane(row.low, 0, [](auto v) HWY_ATTR { return hn::And(v, hn::Set(DBits(), 127)); });
 }
 
 template <class Act>
-HWY_INLINE void finish_rows(const DynamicTile& t, Act act) {
+HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
   const DRow d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < t.rows; ++i) {
@@ -132,7 +132,8 @@ HWY_INLINE void finish_rows(const DynamicTile& t, Act act) {
 
 }  // namespace
 
-/// Of numbers. Magnitudes are ordered as their bits are, with infinity above all numbers and NaN above infinity.
+/// The bits of the largest magnitude. Magnitudes are ordered as their bits are, with infinity above all numbers and NaN
+/// above infinity.
 uint32_t largest_magnitude_bits(const float* x, int64_t count) {
   const DRow d;
   const DBits di;
@@ -154,23 +155,23 @@ uint32_t largest_magnitude_bits(const float* x, int64_t count) {
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));
 }
 
-/// Writes the codes for a scale, which may be NaN.
-void write_row_codes(const RowToQuantize& row, float scale) {
+/// Writes the values for a scale, which may be NaN.
+void write_row_values(const RowToQuantize& row, float scale) {
   const bool is_finite = scale == scale;
-  if (is_finite && row.is_wide) write_codes<int16_t>(row, 1 / scale);
-  else if (is_finite) write_codes<int8_t>(row, 1 / scale);
+  if (is_finite && row.is_wide) write_values<int16_t>(row, 1 / scale);
+  else if (is_finite) write_values<int8_t>(row, 1 / scale);
   else {
     const size_t bytes = static_cast<size_t>(row.piece) * (row.is_wide ? 2 : 1);
-    auto* piece = static_cast<std::byte*>(row.codes);
+    auto* piece = static_cast<std::byte*>(row.values);
     for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
       std::memset(piece, row.flip, bytes);
-      if (row.low) std::memset(row.low + (piece - static_cast<std::byte*>(row.codes)), 0, bytes);
+      if (row.low) std::memset(row.low + (piece - static_cast<std::byte*>(row.values)), 0, bytes);
     }
   }
 }
 
-void finish_dynamic_tile(const DynamicTile& tile, Activation activation) {
-  with_activation(activation, [&](auto act) HWY_ATTR { finish_rows(tile, act); });
+void apply_dynamic_epilogue(const DynamicTile& tile, Activation activation) {
+  with_activation(activation, [&](auto act) HWY_ATTR { epilogue_of_rows(tile, act); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -181,12 +182,12 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::kernels {
 
 HWY_EXPORT(largest_magnitude_bits);
-HWY_EXPORT(write_row_codes);
-HWY_EXPORT(finish_dynamic_tile);
+HWY_EXPORT(write_row_values);
+HWY_EXPORT(apply_dynamic_epilogue);
 
 namespace {
 
-// The codes of so many rows' worth of bytes are multiplied with all columns before the next ones: they stay in the
+// Rows of that many bytes are multiplied with all columns before the next ones: they stay in the
 // second-level cache.
 constexpr int64_t kRowBytesInCache = 256 << 10;
 // Rows of sums between a product and its epilogue: 6 KiB of the first-level cache.
@@ -195,7 +196,7 @@ constexpr int64_t kTileBlockRows = 2 * kTileRows;
 
 bool is_in_pairs(const Int8Weights& w) { return w.isa == Int8DotIsa::pairs; }
 int64_t pair_stride(int64_t k) { return 2 * pair_count(k); }
-/// Whether the codes of rows take two planes of bytes.
+/// Whether quantized rows take two planes of bytes.
 bool has_planes(const Int8Weights& w) { return !is_in_pairs(w) && w.x_largest > 127; }
 int64_t left_tile_bytes(int64_t k) { return divided_up(k, kTileInt8) * kTileBytes; }
 PackedQuantizedWeights as_tiles(const Int8Weights& w) {
@@ -210,11 +211,11 @@ int64_t plane_bytes(const Int8Weights& w, int64_t rows) {
 }
 size_t scale_bytes(int64_t rows) { return static_cast<size_t>(aligned(rounded_up(rows, kQuantizedRows) * 4)); }
 const float* scales_of(const void* quantized) { return static_cast<const float*>(quantized); }
-const char* codes_of(const void* quantized, int64_t rows) {
+const char* values_of(const void* quantized, int64_t rows) {
   return static_cast<const char*>(quantized) + scale_bytes(rows);
 }
 
-/// The part of an epilogue that is about these rows and columns.
+/// What an epilogue needs of these rows and columns.
 DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   DynamicTile t{};
   t.rows = rows, t.columns = columns;
@@ -228,7 +229,7 @@ DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t 
 
 void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const int64_t k = p.w.k, stride = pair_stride(k);
-  const auto* codes = reinterpret_cast<const int16_t*>(codes_of(p.x, p.rows));
+  const auto* values = reinterpret_cast<const int16_t*>(values_of(p.x, p.rows));
   const int64_t at_once =
       std::clamp<int64_t>(kRowBytesInCache / std::max<int64_t>(1, 2 * stride) / 6 * 6, 6, kPairBlockRows);
   alignas(64) int32_t sums[kPairBlockRows * kPairColumns];
@@ -236,11 +237,11 @@ void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t row = first + (last - first) * b / blocks, rows = first + (last - first) * (b + 1) / blocks - row;
     for (int64_t column = begin; column < end; column += kPairColumns) {
-      multiply_int8_pairs(k, rows, codes + row * stride, stride,
+      multiply_int8_pairs(k, rows, values + row * stride, stride,
                           p.w.packed + column / kPairColumns * pair_panel_bytes(k), sums);
       DynamicTile t = tile_at(p, row, rows, column, std::min(kPairColumns, end - column));
       t.sums = sums, t.stride = kPairColumns;
-      HWY_DYNAMIC_DISPATCH(finish_dynamic_tile)(t, p.activation);
+      HWY_DYNAMIC_DISPATCH(apply_dynamic_epilogue)(t, p.activation);
     }
   }
 }
@@ -248,7 +249,7 @@ void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int
 /// For AMX tiles (inside a TileScope), VNNI and Arm's dot products.
 void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const int64_t k = p.w.k, steps = divided_up(k, kTileInt8), bytes = left_tile_bytes(k);
-  const char* codes = codes_of(p.x, p.rows);
+  const char* values = values_of(p.x, p.rows);
   const auto* column_sums =
       reinterpret_cast<const uint32_t*>(p.w.packed + divided_up(p.w.n, kTiledColumns) * 2 * steps * kTileBytes);
   const bool is_tiles = p.w.isa == Int8DotIsa::tiles;
@@ -265,8 +266,8 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
           if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns);
           else multiply_int8_tiles(i8, i8, steps, upper, rows > kTileRows ? lower : nullptr, right, to, kTiledColumns);
         };
-        multiply(codes, sums);
-        if (has_planes(p.w)) multiply(codes + plane_bytes(p.w, p.rows), low_sums);
+        multiply(values, sums);
+        if (has_planes(p.w)) multiply(values + plane_bytes(p.w, p.rows), low_sums);
         const bool is_shifted = is_left_unsigned(p.w.isa);
         for (int64_t i = 0; i < rows && (is_shifted || has_planes(p.w)); ++i)
           for (int64_t j = 0; j < kTiledColumns; ++j) {
@@ -278,17 +279,17 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
           }
         DynamicTile t = tile_at(p, row, rows, column, columns);
         t.sums = sums, t.stride = kTiledColumns;
-        HWY_DYNAMIC_DISPATCH(finish_dynamic_tile)(t, p.activation);
+        HWY_DYNAMIC_DISPATCH(apply_dynamic_epilogue)(t, p.activation);
       }
     }
 }
 
 void write_row(const Int8Weights& w, const float* x, int64_t count, const QuantizedRow& to, float scale) {
   RowToQuantize row{};
-  row.x = x, row.k = count, row.codes = to.codes, row.low = to.low;
-  row.is_wide = is_in_pairs(w), row.flip = zero_code(w, 0);
-  row.piece = to.piece / code_bytes(w), row.step = to.step;
-  HWY_DYNAMIC_DISPATCH(write_row_codes)(row, scale);
+  row.x = x, row.k = count, row.values = to.values, row.low = to.low;
+  row.is_wide = is_in_pairs(w), row.flip = quantized_zero(w, 0);
+  row.piece = to.piece / quantized_value_bytes(w), row.step = to.step;
+  HWY_DYNAMIC_DISPATCH(write_row_values)(row, scale);
 }
 
 }  // namespace
@@ -298,12 +299,12 @@ size_t int8_weights_bytes(const Int8Weights& w) {
   return packed_quantized_bytes(as_tiles(w));
 }
 
-void pack_int8_weights(const Int8Weights& w, const int8_t* codes, int64_t k_stride, int64_t n_stride,
+void pack_int8_weights(const Int8Weights& w, const int8_t* weights, int64_t k_stride, int64_t n_stride,
                        char* out) noexcept {
-  if (!is_in_pairs(w)) return pack_quantized(as_tiles(w), codes, k_stride, n_stride, out);
-  if (w.k == 0) return;  // panels of no bytes, and `codes` may be null
+  if (!is_in_pairs(w)) return pack_quantized(as_tiles(w), weights, k_stride, n_stride, out);
+  if (w.k == 0) return;  // panels of no bytes, and `weights` may be null
   for (int64_t j = 0; j < w.n; j += kPairColumns, out += pair_panel_bytes(w.k))
-    pack_pair_panel(codes + j * n_stride, w.k, k_stride, n_stride, std::min(kPairColumns, w.n - j), out);
+    pack_pair_panel(weights + j * n_stride, w.k, k_stride, n_stride, std::min(kPairColumns, w.n - j), out);
 }
 
 size_t quantized_rows_bytes(const Int8Weights& w, int64_t rows) {
@@ -321,9 +322,9 @@ void quantize_rows(const Int8Weights& w, const float* x, int64_t x_stride, int64
   }
 }
 
-int code_planes(const Int8Weights& w) { return has_planes(w) ? 2 : 1; }
-int64_t code_bytes(const Int8Weights& w) { return is_in_pairs(w) ? 2 : 1; }
-uint8_t zero_code(const Int8Weights& w, int plane) { return plane == 0 && is_left_unsigned(w.isa) ? 0x80 : 0; }
+int quantized_planes(const Int8Weights& w) { return has_planes(w) ? 2 : 1; }
+int64_t quantized_value_bytes(const Int8Weights& w) { return is_in_pairs(w) ? 2 : 1; }
+uint8_t quantized_zero(const Int8Weights& w, int plane) { return plane == 0 && is_left_unsigned(w.isa) ? 0x80 : 0; }
 
 uint32_t largest_magnitude(const float* x, int64_t count) noexcept {
   return HWY_DYNAMIC_DISPATCH(largest_magnitude_bits)(x, count);
@@ -332,19 +333,19 @@ float dynamic_scale(uint32_t magnitude, int32_t x_largest) {
   if (magnitude >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
   return std::max(std::bit_cast<float>(magnitude) / static_cast<float>(x_largest), 0x1p-126f);
 }
-void quantize_numbers(const Int8Weights& w, const float* x, int64_t count, float scale, std::byte* codes,
+void quantize_numbers(const Int8Weights& w, const float* x, int64_t count, float scale, std::byte* values,
                       std::byte* low) noexcept {
-  write_row(w, x, count, {nullptr, codes, low, count * code_bytes(w), 0}, scale);
+  write_row(w, x, count, {nullptr, values, low, count * quantized_value_bytes(w), 0}, scale);
 }
 QuantizedRow quantized_row(const Int8Weights& w, void* out, int64_t rows, int64_t row) {
   auto* scales = static_cast<float*>(out);
-  std::byte* codes = static_cast<std::byte*>(out) + scale_bytes(rows);
+  std::byte* values = static_cast<std::byte*>(out) + scale_bytes(rows);
   if (is_in_pairs(w)) {
     const int64_t bytes = pair_stride(w.k) * 2;
-    return {scales + row, codes + row * bytes, nullptr, bytes, bytes};
+    return {scales + row, values + row * bytes, nullptr, bytes, bytes};
   }
-  codes += row / kTileRows * left_tile_bytes(w.k) + row % kTileRows * kTileInt8;
-  return {scales + row, codes, has_planes(w) ? codes + plane_bytes(w, rows) : nullptr, kTileInt8, kTileBytes};
+  values += row / kTileRows * left_tile_bytes(w.k) + row % kTileRows * kTileInt8;
+  return {scales + row, values, has_planes(w) ? values + plane_bytes(w, rows) : nullptr, kTileInt8, kTileBytes};
 }
 
 void multiply_quantized_rows(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin,

@@ -1,9 +1,9 @@
-// Products of f32 that are computed in integers: rows of x are quantized by their own scales, weights are 8-bit codes
-// with a scale for each column, sums are in i32, and one epilogue in f32 ends them: the kernel of
+// Products of f32 that are computed in integers: rows of x are quantized by their own scales, weights are 8-bit
+// integers with a scale for each column, sums are in i32, and one epilogue in f32 ends them: the kernel of
 // dynamic_quantize_matmul. It runs on AMX tiles where the processor has them, else on 8-bit dot products (VNNI or
 // Arm's, vnni.h), else on multiply-adds of pairs of 16 bits (int8_pairs.h). All of them give the same bits, except that
 // activations like gelu, which are computed in vectors, may differ in the last ones (docs/runtime.md). Neighbour:
-// requantized_product.h, where x and the result are codes.
+// requantized_product.h, where x and the result are quantized already.
 #pragma once
 
 #include <cstddef>
@@ -14,59 +14,59 @@
 
 namespace rlx::kernels {
 
-/// The weights of a product, and which codes of x they are multiplied with: w[k, n], from -127 to 127, in the layout
+/// The weights of a product, and how large the quantized x may be: w[k, n], from -127 to 127, in the layout
 /// that pack_int8_weights() writes for `isa`.
 struct Int8Weights {
   int64_t k = 0, n = 0;
   const char* packed = nullptr;
   Int8DotIsa isa = best_int8_dot_isa();
-  /// The largest code of the rows that are multiplied with it, 1 to 16383. Sums are exact while 127 * x_largest * k is
-  /// below 2^31, and wrap beyond. Above 127 all instructions but `pairs` multiply twice,
-  /// once for each plane (below).
+  /// The largest quantized value of the rows that are multiplied with it, 1 to 16383. Sums are exact while 127 *
+  /// x_largest * k is below 2^31, and wrap beyond. Above 127 all instructions but `pairs` multiply twice, once for each
+  /// plane (below).
   int32_t x_largest = 127;
 };
-/// The size of packed weights: a byte for each code, padding of n and k, and, but for pairs, the sum of each column's
-/// codes as an i32.
+/// The size of packed weights: a byte for each weight, padding of n and k, and, but for pairs, the sum of each column
+/// as an i32.
 size_t int8_weights_bytes(const Int8Weights& weights);
-/// Packs codes, of which element (p, j) is at codes[p * k_stride + j * n_stride]; they may be null if k is 0. `out` has
+/// Packs weights, of which element (p, j) is at w[p * k_stride + j * n_stride]; `w` may be null if k is 0. `out` has
 /// int8_weights_bytes() and is aligned to 64 bytes; `weights.packed` is ignored.
-void pack_int8_weights(const Int8Weights& weights, const int8_t* codes, int64_t k_stride, int64_t n_stride,
+void pack_int8_weights(const Int8Weights& weights, const int8_t* w, int64_t k_stride, int64_t n_stride,
                        char* out) noexcept;
 
 /// Bytes for `rows` quantized rows and their scales; the caller owns that memory and aligns it to 64 bytes.
 size_t quantized_rows_bytes(const Int8Weights& weights, int64_t rows);
-/// `first` of multiply_quantized_rows() is a multiple of this, as codes lie in blocks of two tiles of 16 rows.
+/// `first` of multiply_quantized_rows() is a multiple of this, as quantized rows lie in blocks of two tiles of 16 rows.
 /// quantize_rows() takes any range.
 inline constexpr int64_t kQuantizedRows = 32;
 /// Quantizes rows [begin, end) of the `rows` that `out` is for, as dynamic_quantize does (rlx/ops/dynamic_quantize.h):
-/// scale = max(|x|) / weights.x_largest, at least 2^-126, codes = round(x * (1 / scale)), ties to even. A row with a
-/// number that is not finite gets a scale of NaN and codes of 0. Row i begins at x[i * x_stride]; x may be null if k is
-/// 0.
+/// scale = max(|x|) / weights.x_largest, at least 2^-126, values = round(x * (1 / scale)), ties to even. A row with a
+/// number that is not finite gets a scale of NaN and values of 0. Row i begins at x[i * x_stride]; x may be null if k
+/// is 0.
 void quantize_rows(const Int8Weights& weights, const float* x, int64_t x_stride, int64_t begin, int64_t end,
                    int64_t rows, void* out) noexcept;
 
-// The same in parts, for numbers that share a scale without being a row (dynamic_convolution.h). Codes lie in planes:
-// one of i16 for `pairs`, else one of bytes or, where x_largest is above 127, two: code = 128 * high + low, low 0 to
-// 127.
+// The steps of quantize_rows(), for numbers that share a scale without being a row (dynamic_convolution.h). Quantized
+// values lie in planes: one of i16 for `pairs`, else one of bytes or, where x_largest is above 127, two: value = 128 *
+// high + low, low 0 to 127.
 
-int code_planes(const Int8Weights& weights);
-/// Bytes of a code in a plane.
-int64_t code_bytes(const Int8Weights& weights);
-/// The byte that the code 0 consists of in a plane: 0x80 where the instruction takes x as unsigned.
-uint8_t zero_code(const Int8Weights& weights, int plane);
+int quantized_planes(const Int8Weights& weights);
+/// Bytes of a value in a plane.
+int64_t quantized_value_bytes(const Int8Weights& weights);
+/// The byte that 0 consists of in a plane: 0x80 where the instruction takes x as unsigned.
+uint8_t quantized_zero(const Int8Weights& weights, int plane);
 /// The bits of the largest |x|, which are ordered as the numbers are, with infinity and NaN above all of them.
 uint32_t largest_magnitude(const float* x, int64_t count) noexcept;
 /// max(|x|) / x_largest, at least 2^-126; NaN if largest_magnitude() met an infinity or a NaN.
 float dynamic_scale(uint32_t magnitude, int32_t x_largest);
-/// Writes the codes of x to each plane; they are 0 if `scale` is NaN. `low` is null if there is one plane.
-void quantize_numbers(const Int8Weights& weights, const float* x, int64_t count, float scale, std::byte* codes,
+/// Quantizes x and writes each plane; the values are 0 if `scale` is NaN. `low` is null if there is one plane.
+void quantize_numbers(const Int8Weights& weights, const float* x, int64_t count, float scale, std::byte* values,
                       std::byte* low) noexcept;
-/// A row in the memory that quantize_rows() fills: its k codes begin at `codes`, and in the second plane at `low`
-/// (else null), in pieces of `piece` bytes whose beginnings are `step` bytes apart. Behind the k codes
+/// A row in the memory that quantize_rows() fills: its k values begin at `values`, and in the second plane at `low`
+/// (else null), in pieces of `piece` bytes whose beginnings are `step` bytes apart. Behind the k values
 /// the last piece may hold anything, as packed weights are 0 there.
 struct QuantizedRow {
   float* scale;
-  std::byte *codes, *low;
+  std::byte *values, *low;
   int64_t piece, step;
 };
 QuantizedRow quantized_row(const Int8Weights& weights, void* out, int64_t rows, int64_t row);

@@ -1,5 +1,5 @@
 // 8-bit products with sums of 32 bits, by multiply-adds of pairs of 16 bits (pmaddwd; multiplications of 32 bits where
-// there is no such instruction, as on Arm): for processors without 8-bit dot products. The left operand is held as 16
+// there is no such instruction, as on Arm): for processors without 8-bit dot products. The left operand is stored as 16
 // bits, the right one as 8, widened in registers. (Multiply-adds of 8 bits, pmaddubsw, would multiply twice as many at
 // once, but saturate their 16-bit sums.) Neighbour: vnni.h.
 #pragma once
@@ -15,7 +15,7 @@ inline int64_t pair_count(int64_t k) { return (k + 1) / 2; }
 /// Bytes of a panel: for each pair along k, both values of each column.
 inline int64_t pair_panel_bytes(int64_t k) { return pair_count(k) * 2 * kPairColumns; }
 
-/// Packs `columns` (1 to kPairColumns) columns of k codes, of which element (p, j) is at w[p * k_stride + j *
+/// Packs `columns` (1 to kPairColumns) columns of k weights, of which element (p, j) is at w[p * k_stride + j *
 /// n_stride]. Writes all pair_panel_bytes(k) of `out`: zeros where there is no column, and for the last half of an odd
 /// k.
 void pack_pair_panel(const int8_t* w, int64_t k, int64_t k_stride, int64_t n_stride, int64_t columns,

@@ -1,7 +1,8 @@
 // See the header. The product accumulates sum x (q - zero_point) over a block of rows of the weights in registers, and
-// adds the scale times that to y. Codes of a table are looked up in registers. Zero points are subtracted before the
-// multiplication: sum x q and zero_point sum x may be a hundred times as large as their difference, and so would be
-// their rounding errors. Weights with a bias are dequantized before the multiplication too, by one multiply-add each.
+// adds the scale times that to y. What a table says of them is looked up in registers. Zero points are subtracted
+// before the multiplication: sum x q and zero_point sum x may be a hundred times as large as their difference, and so
+// would be their rounding errors. Weights with a bias are dequantized before the multiplication too, by one
+// multiply-add each.
 #include "kernels/quant/quantized_weights.h"
 
 #include <algorithm>
@@ -66,30 +67,30 @@ HWY_INLINE void load_quantized(const uint8_t* w, V (&q)[kV]) {
   }
 }
 
-/// The numbers of 16 codes, in registers where they fit into two vectors.
-struct CodeTable {
+/// The numbers that 16 values stand for, in registers where they fit into two vectors.
+struct ValueTable {
   const float* values;
   V low, high;
-  explicit CodeTable(const float* table)
+  explicit ValueTable(const float* table)
       : values(table), low(hn::LoadU(D(), table)),
         high(hn::LoadU(D(), table + (hn::MaxLanes(D()) <= 8 ? hn::Lanes(D()) : 0))) {}
-  HWY_INLINE V at(hn::Vec<DI> codes) const {
+  HWY_INLINE V at(hn::Vec<DI> index) const {
     const D d;
     if constexpr (!HWY_HAVE_SCALABLE && hn::MaxLanes(D()) == 16)
-      return hn::TableLookupLanes(low, hn::IndicesFromVec(d, codes));
+      return hn::TableLookupLanes(low, hn::IndicesFromVec(d, index));
     else if constexpr (!HWY_HAVE_SCALABLE && hn::MaxLanes(D()) == 8) {
       const DI di;
-      const auto indices = hn::IndicesFromVec(d, hn::And(codes, hn::Set(di, 7)));
-      const auto is_high = hn::RebindMask(d, hn::Gt(codes, hn::Set(di, 7)));
+      const auto indices = hn::IndicesFromVec(d, hn::And(index, hn::Set(di, 7)));
+      const auto is_high = hn::RebindMask(d, hn::Gt(index, hn::Set(di, 7)));
       return hn::IfThenElse(is_high, hn::TableLookupLanes(high, indices), hn::TableLookupLanes(low, indices));
     } else {
-      return hn::GatherIndex(d, values, codes);
+      return hn::GatherIndex(d, values, index);
     }
   }
 };
 /// As load_quantized, of u4.
 template <int kV>
-HWY_INLINE void load_looked_up(const uint8_t* w, const CodeTable& table, V (&q)[kV]) {
+HWY_INLINE void load_looked_up(const uint8_t* w, const ValueTable& table, V (&q)[kV]) {
   const auto lanes = hn::Lanes(D());
   const DI di;
   RLX_UNROLL
@@ -143,7 +144,7 @@ HWY_INLINE void add_columns(const QuantizedWeightsProduct& p, int64_t row, int64
   }
   for (int64_t i = begin; i < end; ++i, from += w_stride) {
     V q[kV];
-    if constexpr (kShift == Shift::table) load_looked_up(from, CodeTable(p.table), q);
+    if constexpr (kShift == Shift::table) load_looked_up(from, ValueTable(p.table), q);
     else load_quantized<kWeights>(from, q);
     // Prefetch what the next two calls read. The rows are too many for the hardware prefetcher to follow.
     hwy::Prefetch(from + 128);
@@ -346,7 +347,7 @@ void multiply_quantized_weights(const QuantizedWeightsProduct& p, int64_t begin,
       for (int64_t g = 0, first = 0; first < p.k; ++g, first += p.block) {
         const Scaling s = scaling_at(p.scale, p.zero_point, p.bias, g * p.n + j);
         for (int64_t i = first; i < std::min(first + p.block, p.k); ++i) {
-          const float code = p.w.at(i * p.n + j), q = p.table ? p.table[static_cast<int>(code)] : code;
+          const float stored = p.w.at(i * p.n + j), q = p.table ? p.table[static_cast<int>(stored)] : stored;
           total += p.x[r * p.x_stride + i] * ((q - s.zero_point) * s.scale + s.bias);
         }
       }

@@ -48,7 +48,8 @@ struct QuantizedWeightsProduct {
   QuantizedReader w;  ///< of `w_dtype`
   int64_t k = 0, n = 0, block = 1;
   QuantizedReader scale, zero_point, bias;  ///< [ceil(k / block), n]
-  const float* table = nullptr;  ///< of u4: the numbers of the 16 codes; there is no zero point and no bias then
+  const float* table =
+      nullptr;  ///< of u4: the numbers that the 16 values stand for; there is no zero point and no bias then
   const float* global = nullptr;
   int64_t rows = 0;
   const float* x = nullptr;

@@ -1,5 +1,5 @@
-// Requantization: from 32-bit sums of a product of codes to codes of 8 bits. Compiled for every target; the epilogues
-// of VNNI, Arm's dot products and tiles are in requantized_product.cpp.
+// Requantization: from 32-bit sums of a product of quantized values to values of 8 bits. Compiled for every target; the
+// epilogues of VNNI, Arm's dot products and tiles are in requantized_product.cpp.
 #pragma once
 
 #include <cstdint>

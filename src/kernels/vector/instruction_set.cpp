@@ -37,7 +37,7 @@ constexpr InstructionSet kOfThisArchitecture[] = {
     InstructionSet::neon, InstructionSet::neon_dot, InstructionSet::neon_i8mm
 #endif
 };
-constexpr InstructionSet kLeast = std::begin(kOfThisArchitecture)[0], kBest = std::end(kOfThisArchitecture)[-1];
+constexpr InstructionSet kOldest = std::begin(kOfThisArchitecture)[0], kBest = std::end(kOfThisArchitecture)[-1];
 
 std::string_view given() {
   const char* text = std::getenv("RLX_ISA");
@@ -105,7 +105,7 @@ std::string_view name_of(InstructionSet set) { return kNames[static_cast<size_t>
 
 bool is_permitted(InstructionSet set) noexcept {
   static const InstructionSet limit = limit_of(given()).value_or(kBest);
-  return set >= kLeast && set <= limit;
+  return set >= kOldest && set <= limit;
 }
 
 void apply_instruction_set_limit() {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "io/atomic_file.h"
 #include "io/tokenizer/gguf_tokenizer_writer.h"
 #include "models/language/config_gguf.h"
 #include "models/language/config_json_writer.h"
@@ -32,12 +34,6 @@ float half_at(const std::byte* at) {
   std::memcpy(&half.bits, at, sizeof half.bits);
   return static_cast<float>(to_double(half));
 }
-
-/// A matrix as mlx-lm packs it: codes of `bits` bits in words of 32, the lowest first.
-struct MlxMatrix {
-  int64_t bits = 0;
-  Tensor words, scales, biases;
-};
 
 /// What one block of 32 is: codes, and code * scale + bias.
 struct Group {
@@ -90,39 +86,60 @@ constexpr Readable kReadable[] = {
     {q4_0, 4, 1, read_q4_0}, {q4_1, 4, 1, read_q4_1}, {q8_0, 8, 1, read_q8_0}, {q4_k, 4, 8, read_q4_k}};
 
 /// Of a matrix [out, in] of blocks.
-MlxMatrix mlx_of(const Tensor& blocks, const std::string& name) {
+const Readable& readable(const LazyTensor& blocks, const std::string& name) {
   const auto* kind = std::find_if(std::begin(kReadable), std::end(kReadable),
                                   [&](const Readable& r) { return r.dtype == blocks.dtype(); });
   if (kind == std::end(kReadable) || blocks.rank() != 2)
     fail(ErrorCode::unsupported, "tensor '", name, "' is ", blocks.type(),
          ", and folders have no form with the same numbers for these blocks; dequantize them (--dequantize bf16)");
-  const int64_t rows = blocks.shape()[0], columns = blocks.shape()[1], groups = columns / kGroup;
-  MlxMatrix m{kind->bits, Tensor(u32, {rows, columns * kind->bits / 32}), Tensor(f32, {rows, groups}),
-              Tensor(f32, {rows, groups})};
-  auto* words = reinterpret_cast<uint8_t*>(m.words.mutable_data());
-  float *scales = m.scales.mutable_values<float>().data(), *biases = m.biases.mutable_values<float>().data();
-  const auto bytes = static_cast<int64_t>(info(kind->dtype).block_bytes);
-  std::vector<Group> read(static_cast<size_t>(kind->groups));
-  bool are_halves = true;
-  const auto is_half = [](float v) { return static_cast<float>(to_double(to_half(static_cast<double>(v)))) == v; };
-  for (int64_t g = 0; g < rows * groups; ++g) {
-    if (g % kind->groups == 0) kind->read(blocks.data() + g / kind->groups * bytes, read.data());
-    const Group& one = read[static_cast<size_t>(g % kind->groups)];
-    scales[g] = one.scale, biases[g] = one.bias;
-    are_halves &= is_half(one.scale) && is_half(one.bias);
-    if (kind->bits == 8) std::memcpy(words + g * kGroup, one.codes, kGroup);
+  return *kind;
+}
+bool is_half(float v) { return static_cast<float>(to_double(to_half(static_cast<double>(v)))) == v; }
+/// Whether all scales and biases are.
+bool are_halves(const Tensor& blocks, const Readable& kind) {
+  const auto bytes = static_cast<int64_t>(info(kind.dtype).block_bytes);
+  std::vector<Group> read(static_cast<size_t>(kind.groups));
+  for (int64_t at = 0; at < static_cast<int64_t>(blocks.byte_count()); at += bytes) {
+    kind.read(blocks.data() + at, read.data());
+    for (const Group& one : read)
+      if (!is_half(one.scale) || !is_half(one.bias)) return false;
+  }
+  return true;
+}
+template <class F>
+void for_each_group(const Tensor& blocks, const Readable& kind, F f) {
+  const auto bytes = static_cast<int64_t>(info(kind.dtype).block_bytes);
+  std::vector<Group> read(static_cast<size_t>(kind.groups));
+  int64_t g = 0;
+  for (int64_t at = 0; at < static_cast<int64_t>(blocks.byte_count()); at += bytes) {
+    kind.read(blocks.data() + at, read.data());
+    for (const Group& one : read) f(g++, one);
+  }
+}
+/// The codes of a matrix as mlx-lm packs it: of `bits` bits in words of 32, the lowest first.
+Tensor mlx_words(const Tensor& blocks, const Readable& kind) {
+  Tensor all(u32, {blocks.shape()[0], blocks.shape()[1] * kind.bits / 32});
+  auto* words = reinterpret_cast<uint8_t*>(all.mutable_data());
+  for_each_group(blocks, kind, [&](int64_t g, const Group& one) {
+    if (kind.bits == 8) std::memcpy(words + g * kGroup, one.codes, kGroup);
     else
       for (int64_t i = 0; i < kGroup / 2; ++i)
         words[g * kGroup / 2 + i] = static_cast<uint8_t>(one.codes[2 * i] | one.codes[2 * i + 1] << 4);
+  });
+  return all;
+}
+/// Its scales or biases, as f16 or f32.
+Tensor mlx_numbers(const Tensor& blocks, const Readable& kind, DType dtype, float Group::*which) {
+  Tensor all = Tensor::uninitialized(dtype, {blocks.shape()[0], blocks.shape()[1] / kGroup});
+  if (dtype == f16) {
+    auto* to = all.mutable_values<Half>().data();
+    for_each_group(blocks, kind,
+                   [&](int64_t g, const Group& one) { to[g] = to_half(static_cast<double>(one.*which)); });
+  } else {
+    auto* to = all.mutable_values<float>().data();
+    for_each_group(blocks, kind, [&](int64_t g, const Group& one) { to[g] = one.*which; });
   }
-  if (!are_halves) return m;
-  for (Tensor* part : {&m.scales, &m.biases}) {
-    Tensor half = Tensor::uninitialized(f16, part->shape());
-    for (size_t i = 0; i < part->element_count(); ++i)
-      half.mutable_values<Half>()[i] = to_half(static_cast<double>(part->values<float>()[i]));
-    *part = half;
-  }
-  return m;
+  return all;
 }
 
 /// Numbers as f32.
@@ -136,13 +153,38 @@ Tensor plain_floats(const Tensor& t) {
 
 class Params {
  public:
-  Params(const WeightFiles& files, const LanguageModelConfig& gguf, const LanguageModelConfig& folder,
+  Params(std::unique_ptr<const WeightFiles> files, LanguageModelConfig gguf, LanguageModelConfig folder,
          std::optional<DType> dequantize)
-      : files_(files), gguf_(gguf), folder_(folder), dequantize_(dequantize) {}
+      : files_(std::move(files)), gguf_(std::move(gguf)), folder_(std::move(folder)), dequantize_(dequantize) {}
 
-  /// The value that a param of the folder's model has.
+  const WeightFiles& files() const { return *files_; }
+  /// The dtype of the value, after what can be wrong with it was looked for; only decays are read for it.
+  DType checked_dtype(const std::string& name, const Dims& dims) const {
+    if (name.ends_with(kLog)) return value(name, dims).dtype();
+    if (is_of_parts(name)) {
+      const DType first = checked_in_file(part_of(name, "query_key_value"), first_dims()),
+                  gates = checked_in_file(part_of(name, "gate"), gate_dims());
+      if (first != gates)
+        fail(ErrorCode::unsupported, "weight '", name, "' is in the file as ", first, " and ", gates,
+             ", which are of two dtypes; dequantize them (--dequantize bf16)");
+      return first;
+    }
+    const DType dtype = checked_in_file(name, dims);
+    return adds_one(name) ? f32 : dtype;
+  }
+  /// One of the experts' matrices of such a param.
+  Tensor expert(const std::string& name, const Dims& dims, int64_t at) const {
+    files_->release();
+    const Tensor all = as_in_file(name, dims);
+    const size_t bytes = all.byte_count() / static_cast<size_t>(all.shape()[0]);
+    return numbers(Tensor::borrow(all.dtype(), Shape(all.shape().begin() + 1, all.shape().end()),
+                                  all.bytes().subspan(static_cast<size_t>(at) * bytes, bytes),
+                                  std::make_shared<Tensor>(all)));
+  }
+
+  /// The value that a param of the folder's model has. What was read for the one before is released.
   Tensor value(const std::string& name, const Dims& dims) const {
-    constexpr std::string_view kLog = "decay_log";
+    files_->release();
     if (name.ends_with(kLog)) {
       Tensor t = plain_floats(in_file(name.substr(0, name.size() - 4), dims));
       for (float& v : t.mutable_values<float>()) {
@@ -153,13 +195,13 @@ class Params {
       }
       return t;
     }
-    if (const size_t at = name.find(".mixer.in."); at != name.npos && has_parts()) return joined_groups(name, at);
+    if (is_of_parts(name)) return joined_groups(name);
     Tensor t = in_file(name, dims);
     if (gguf_.rope.style == RopeStyle::gptj && gguf_.has_attention() && !gguf_.learned_positions) {
       if (name.find(".attention.query.") != name.npos) t = halves(t, gguf_.heads);
       if (name.find(".attention.key.") != name.npos) t = halves(t, gguf_.kv_heads);
     }
-    if (folder_.norm_adds_one && name.ends_with("norm.weight") && !name.ends_with(".mixer.norm.weight")) {
+    if (adds_one(name)) {
       t = plain_floats(t);
       for (float& v : t.mutable_values<float>()) v -= 1;
     }
@@ -167,14 +209,31 @@ class Params {
   }
 
  private:
-  bool has_parts() const { return gguf_.architecture == "qwen3next" && !gguf_.recurrent.is_grouped; }
-  Tensor in_file(const std::string& name, const Dims& dims) const {
-    const WeightType type = files_.type(name);
+  static constexpr std::string_view kLog = "decay_log";
+  bool adds_one(const std::string& name) const {
+    return folder_.norm_adds_one && name.ends_with("norm.weight") && !name.ends_with(".mixer.norm.weight");
+  }
+  bool is_of_parts(const std::string& name) const {
+    return name.find(".mixer.in.") != name.npos && gguf_.architecture == "qwen3next" && !gguf_.recurrent.is_grouped;
+  }
+  DType checked_in_file(const std::string& name, const Dims& dims) const {
+    const DType dtype = known_dtype(name);
+    files_->check_value(name, {dtype, dims});
+    return is_block(dtype) && dequantize_ ? *dequantize_ : dtype;
+  }
+  DType known_dtype(const std::string& name) const {
+    const WeightType type = files_->type(name);
     if (type.dtype != f32 && type.dtype != f16 && type.dtype != bf16 && !is_block(type.dtype))
       fail(ErrorCode::unsupported, "weight '", name, "' is of ", type.dtype, "; weights are f32, f16, bf16 or blocks");
-    Tensor t = files_.value(name, {type.dtype, dims});
+    return type.dtype;
+  }
+  Tensor as_in_file(const std::string& name, const Dims& dims) const {
+    return files_->value(name, {known_dtype(name), dims});
+  }
+  Tensor numbers(const Tensor& t) const {
     return is_block(t.dtype()) && dequantize_ ? dequantized(t, *dequantize_) : t;
   }
+  Tensor in_file(const std::string& name, const Dims& dims) const { return numbers(as_in_file(name, dims)); }
   template <class F>
   static void copy_rows(const Tensor& from, Tensor& to, int64_t count, F place) {
     const size_t bytes = from.byte_count() / static_cast<size_t>(from.shape()[0]);
@@ -189,16 +248,20 @@ class Params {
     copy_rows(t, all, t.shape()[0], [&](int64_t i) { return i / width * width + i % 2 * (width / 2) + i % width / 2; });
     return all;
   }
-  /// Queries, keys, values and gates, group by group.
-  Tensor joined_groups(const std::string& name, size_t at) const {
+  static std::string part_of(const std::string& name, const char* part) {
+    return name.substr(0, name.find(".mixer.")) + ".mixer." + part + name.substr(name.rfind('.'));
+  }
+  Dims first_dims() const {
     const RecurrentConfig& r = gguf_.recurrent;
-    const std::string before = name.substr(0, at) + ".mixer.", behind = name.substr(name.rfind('.'));
+    return {2 * r.groups * r.state + r.inner, gguf_.hidden};
+  }
+  Dims gate_dims() const { return {gguf_.recurrent.inner, gguf_.hidden}; }
+  /// Queries, keys, values and gates, group by group.
+  Tensor joined_groups(const std::string& name) const {
+    const RecurrentConfig& r = gguf_.recurrent;
     const int64_t values = r.inner / r.groups, keys = r.groups * r.state, group = 2 * r.state + 2 * values;
-    const Tensor first = in_file(before + "query_key_value" + behind, {2 * keys + r.inner, gguf_.hidden});
-    const Tensor gates = in_file(before + "gate" + behind, {r.inner, gguf_.hidden});
-    if (first.dtype() != gates.dtype())
-      fail(ErrorCode::unsupported, "weight '", name, "' is in the file as ", first.type(), " and ", gates.type(),
-           ", which are of two dtypes; dequantize them (--dequantize bf16)");
+    const Tensor first = in_file(part_of(name, "query_key_value"), first_dims());
+    const Tensor gates = in_file(part_of(name, "gate"), gate_dims());
     Tensor all = Tensor::uninitialized(first.dtype(), {r.groups * group, gguf_.hidden});
     const auto part = [&](int64_t i, int64_t from, int64_t size) { return i / size * group + from + i % size; };
     copy_rows(first, all, 2 * keys + r.inner, [&](int64_t i) {
@@ -210,30 +273,39 @@ class Params {
     return all;
   }
 
-  const WeightFiles& files_;
-  const LanguageModelConfig &gguf_, &folder_;
-  std::optional<DType> dequantize_;
+  const std::unique_ptr<const WeightFiles> files_;
+  const LanguageModelConfig gguf_, folder_;
+  const std::optional<DType> dequantize_;
 };
 
 /// Adds tensors of a folder, and what they say of how they are packed.
 class Added {
  public:
-  Added(FolderModel& model, LanguageModelConfig& config) : model_(model), config_(config) {}
+  Added(FolderModel& model, LanguageModelConfig& config, std::shared_ptr<const Params> params)
+      : model_(model), config_(config), params_(std::move(params)) {}
 
-  void add(const std::string& param, const FileName& name, Tensor t) {
-    if (name.form == WeightForm::transposed) t = transposed(t, name.name);
-    // Convolutions of channels by themselves have a dim for the channels that each of them sees.
-    if (name.form == WeightForm::reshaped && t.rank() == 2) t = t.reshaped({t.shape()[0], 1, t.shape()[1]});
+  void add(const std::string& param, const FileName& name, const Dims& dims) {
+    const DType dtype = params_->checked_dtype(param, dims);
+    Shape shape = shape_of(dims);
     const size_t star = name.name.find('*');
-    if (star == name.name.npos) return add_one(param, name.name, std::move(t));
-    const int64_t experts = t.shape().at(0);
-    const Shape one(t.shape().begin() + 1, t.shape().end());
-    const size_t bytes = t.byte_count() / static_cast<size_t>(experts);
-    for (int64_t e = 0; e < experts; ++e) {
-      const auto part = t.bytes().subspan(static_cast<size_t>(e) * bytes, bytes);
-      add_one(param, name.name.substr(0, star) + std::to_string(e) + name.name.substr(star + 1),
-              Tensor::borrow(t.dtype(), one, part, std::make_shared<Tensor>(t)));
+    if (star != name.name.npos) {
+      const Shape one(shape.begin() + 1, shape.end());
+      for (int64_t e = 0; e < shape[0]; ++e)
+        add_one(param, name.name.substr(0, star) + std::to_string(e) + name.name.substr(star + 1),
+                {dtype, one, [params = params_, param, dims, e] { return params->expert(param, dims, e); }});
+      return;
     }
+    const bool is_transposed = name.form == WeightForm::transposed;
+    if (is_transposed && is_block(dtype))
+      fail(ErrorCode::unsupported, "tensor '", name.name, "' stands the other way round in folders, and is ",
+           Type{dtype, dims}, "; dequantize it (--dequantize bf16)");
+    if (is_transposed) std::swap(shape.at(0), shape.at(1));
+    // Convolutions of channels by themselves have a dim for the channels that each of them sees.
+    if (name.form == WeightForm::reshaped && shape.size() == 2) shape.insert(shape.begin() + 1, 1);
+    add_one(param, name.name, {dtype, shape, [params = params_, param, dims, shape, is_transposed] {
+                                 const Tensor t = params->value(param, dims);
+                                 return is_transposed ? transposed(t) : t.reshaped(shape);
+                               }});
   }
   /// The dtype of most numbers, as torch calls it.
   std::string_view dtype() const {
@@ -243,27 +315,32 @@ class Added {
   }
 
  private:
-  void add_one(const std::string& param, const std::string& name, Tensor t) {
+  void add_one(const std::string& param, const std::string& name, const LazyTensor& t) {
     if (!is_block(t.dtype())) {
       if (t.rank() >= 2) counts_[t.dtype()] += t.element_count();
-      return model_.tensors.emplace(name, std::move(t)), void();
+      return model_.tensors.emplace(name, t), void();
     }
     constexpr std::string_view kWeight = ".weight";
     if (!param.ends_with(kWeight) || !name.ends_with(kWeight))
       fail(ErrorCode::unsupported, "tensor '", name, "' is ", t.type(), "; here it must be numbers");
     const std::string module = name.substr(0, name.size() - kWeight.size());
-    MlxMatrix m = mlx_of(t, name);
+    const Readable& kind = readable(t, name);
     WeightPacking& packing = config_.packing;
-    if (packing.method == WeightPacking::Method::none) packing = {WeightPacking::Method::mlx, m.bits, kGroup};
-    if (m.bits != packing.bits) packing.modules[module] = {m.bits, kGroup};
-    model_.tensors.emplace(name, std::move(m.words));
-    model_.tensors.emplace(module + ".scales", std::move(m.scales));
-    model_.tensors.emplace(module + ".biases", std::move(m.biases));
+    if (packing.method == WeightPacking::Method::none) packing = {WeightPacking::Method::mlx, kind.bits, kGroup};
+    if (kind.bits != packing.bits) packing.modules[module] = {kind.bits, kGroup};
+    const bool has_halves = are_halves(t.make(), kind);
+    const int64_t rows = t.shape()[0], columns = t.shape()[1];
+    const DType scales = has_halves ? f16 : f32;
+    // Each is made by itself: in the file they do not stand together.
+    model_.tensors.emplace(name, t.changed(u32, {rows, columns * kind.bits / 32},
+                                           [&kind](const Tensor& blocks) { return mlx_words(blocks, kind); }));
+    for (const auto& [called, which] : {std::pair(".scales", &Group::scale), std::pair(".biases", &Group::bias)})
+      model_.tensors.emplace(module + called, t.changed(scales, {rows, columns / kGroup},
+                                                        [&kind, scales, which = which](const Tensor& blocks) {
+                                                          return mlx_numbers(blocks, kind, scales, which);
+                                                        }));
   }
-  static Tensor transposed(const Tensor& t, const std::string& name) {
-    if (is_block(t.dtype()))
-      fail(ErrorCode::unsupported, "tensor '", name, "' stands the other way round in folders, and is ", t.type(),
-           "; dequantize it (--dequantize bf16)");
+  static Tensor transposed(const Tensor& t) {
     const auto bytes = static_cast<int64_t>(byte_size(t.dtype()));
     const int64_t strides[] = {bytes, t.shape()[1] * bytes};
     return Tensor::from_strided(t.dtype(), {t.shape()[1], t.shape()[0]}, t.data(), strides);
@@ -271,6 +348,7 @@ class Added {
 
   FolderModel& model_;
   LanguageModelConfig& config_;
+  std::shared_ptr<const Params> params_;
   std::map<DType, size_t> counts_;
 };
 
@@ -321,18 +399,19 @@ FolderModel folder_model_of_gguf(const std::string& path, const GgufModelOptions
         const GgufFile file = GgufFile::open(path, options.access);
         const LanguageModelConfig gguf = LanguageModelConfig::from_gguf(file);
         LanguageModelConfig folder = config_as_in_folder(gguf);
-        const auto files = open_gguf(file, gguf);
-        const folder_model::Params params(*files, gguf, folder, options.dequantize);
+        const auto params =
+            std::make_shared<const folder_model::Params>(open_gguf(file, gguf), gguf, folder, options.dequantize);
         FolderModel model;
         LanguageModelConfig described = folder;
-        folder_model::Added added(model, described);
+        folder_model::Added added(model, described, params);
         const auto names = folder_names_of(folder);
         const Graph graph = decoder_graph(folder);
         for (const Ref& ref : graph.params()) {
           const std::string& param = graph.node(ref).name;
-          added.add(param, name_in_file(names, param), params.value(param, graph.type(ref).dims));
+          added.add(param, name_in_file(names, param), graph.type(ref).dims);
         }
-        if (const auto unread = files->unread(); !unread.empty())
+        params->files().release();
+        if (const auto unread = params->files().unread(); !unread.empty())
           fail(ErrorCode::unsupported, "the model has ", unread.size(), " tensors that its metadata have no use for: '",
                unread[0], "'", unread.size() > 1 ? ", ..." : "");
         const SpecialTokens special = special_tokens_of_gguf(file.metadata(), gguf.vocabulary);
@@ -348,6 +427,22 @@ FolderModel folder_model_of_gguf(const std::string& path, const GgufModelOptions
         folder_model::add_texts(model, file.metadata(), special, gguf.context);
         return model;
       });
+}
+
+void write_folder_model(const std::string& folder, const FolderModel& model, uint64_t most_file_bytes) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(folder, error) && !(fs::is_directory(folder, error) && fs::is_empty(folder, error)))
+    fail(ErrorCode::invalid_argument, "'", folder, "' is there, and not an empty folder");
+  if (!fs::create_directories(folder, error) && error)
+    fail(ErrorCode::io, "cannot make the folder '", folder, "': ", error.message());
+  stream_safetensors_shards((fs::path(folder) / "model.safetensors").string(), model.tensors, {{"format", "pt"}},
+                            most_file_bytes);
+  for (const auto& [name, text] : model.texts) {
+    AtomicFile file((fs::path(folder) / name).string());
+    file.write(text);
+    file.commit();
+  }
 }
 
 }  // namespace rlx

@@ -19,6 +19,7 @@
 #include "models/language/special_tokens.h"
 #include "models/language/weight_files.h"
 #include "models/language/weight_names.h"
+#include "rlx/blocks.h"
 #include "rlx/language_model.h"
 
 namespace rlx {
@@ -63,26 +64,42 @@ Tensor some_rows(const Tensor& t, int64_t count, F from) {
 
 class Weights {
  public:
-  Weights(const WeightFiles& files, const LanguageModelConfig& folder, const LanguageModelConfig& gguf,
+  Weights(std::unique_ptr<const WeightFiles> files, LanguageModelConfig folder, LanguageModelConfig gguf,
           std::optional<DType> dequantize)
-      : files_(files), folder_(folder), gguf_(gguf), dequantize_(dequantize) {}
+      : files_(std::move(files)), folder_(std::move(folder)), gguf_(std::move(gguf)), dequantize_(dequantize) {}
 
-  /// The value that a param of the GGUF file's model has.
+  const WeightFiles& files() const { return *files_; }
+  /// The dtype of the value, after what can be wrong with it was looked for. Only packed weights are read.
+  DType checked_dtype(const std::string& name, const Dims& dims) const {
+    std::string source = name;
+    Dims source_dims = dims;
+    if (name.ends_with(".mixer.decay")) source += "_log";
+    if (is_of_group(name)) {
+      source = group_source(name);
+      source_dims = group_dims();
+    }
+    const WeightType type = files_->type(source);
+    if (type.group != 0) return value(name, dims).dtype();
+    require_floats(source, type);
+    files_->check_value(source, {type.dtype, source_dims});
+    return name.ends_with(".mixer.decay") || adds_one(name) ? f32 : type.dtype;
+  }
+
+  /// The value that a param of the GGUF file's model has. What was read for the one before is released.
   Tensor value(const std::string& name, const Dims& dims) const {
+    files_->release();
     if (name.ends_with(".mixer.decay")) {
       Tensor t = as_floats(in_folder(name + "_log", dims));
       for (float& v : t.mutable_values<float>()) v = -std::exp(v);
       return t;
     }
-    if (const size_t at = name.find(".mixer.query_key_value."); at != name.npos) return of_group(name, at, true);
-    if (const size_t at = name.find(".mixer.gate."); at != name.npos) return of_group(name, at, false);
+    if (is_of_group(name)) return of_group(name, name.find(".mixer.query_key_value.") != name.npos);
     Tensor t = in_folder(name, dims);
     if (gguf_.rope.style == RopeStyle::gptj && gguf_.has_attention() && !gguf_.learned_positions) {
       if (name.find(".attention.query.") != name.npos) t = neighbours(t, gguf_.heads);
       if (name.find(".attention.key.") != name.npos) t = neighbours(t, gguf_.kv_heads);
     }
-    const bool is_norm = name.ends_with("norm.weight");
-    if (folder_.norm_adds_one && is_norm && !name.ends_with(".mixer.norm.weight")) {
+    if (adds_one(name)) {
       t = as_floats(t);
       for (float& v : t.mutable_values<float>()) v += 1;
     }
@@ -90,12 +107,21 @@ class Weights {
   }
 
  private:
+  bool adds_one(const std::string& name) const {
+    return folder_.norm_adds_one && name.ends_with("norm.weight") && !name.ends_with(".mixer.norm.weight");
+  }
+  static bool is_of_group(const std::string& name) {
+    return name.find(".mixer.query_key_value.") != name.npos || name.find(".mixer.gate.") != name.npos;
+  }
+  static void require_floats(const std::string& name, const WeightType& type) {
+    if (type.dtype != f32 && type.dtype != f16 && type.dtype != bf16)
+      fail(ErrorCode::unsupported, "weight '", name, "' is of ", type.dtype, "; weights are f32, f16 or bf16");
+  }
   Tensor in_folder(const std::string& name, const Dims& dims) const {
-    const WeightType type = files_.type(name);
+    const WeightType type = files_->type(name);
     if (type.group == 0) {
-      if (type.dtype != f32 && type.dtype != f16 && type.dtype != bf16)
-        fail(ErrorCode::unsupported, "weight '", name, "' is of ", type.dtype, "; weights are f32, f16 or bf16");
-      return files_.value(name, {type.dtype, dims});
+      require_floats(name, type);
+      return files_->value(name, {type.dtype, dims});
     }
     constexpr std::string_view kWeight = ".weight";
     if (!name.ends_with(kWeight) || dims.size() < 2)
@@ -107,13 +133,13 @@ class Weights {
     Dims parts = turned;
     Dim& in = parts[parts.size() - 2];
     in = (in.value() + type.group - 1) / type.group;
-    PackedWeight w{type, files_.value(name, {type.dtype, turned}), files_.value(module + ".scales", {f32, parts})};
-    if (type.has_zero_points) w.zero_points = files_.value(module + ".zero_points", {u8, parts});
-    if (type.has_biases) w.biases = files_.value(module + ".biases", {f32, parts});
-    if (type.table > 0) w.table = files_.value(module + ".table", {f32, {type.table}});
-    if (type.has_order) w.order = files_.value(module + ".order", {i32, Dims(turned.begin(), turned.end() - 1)});
+    PackedWeight w{type, files_->value(name, {type.dtype, turned}), files_->value(module + ".scales", {f32, parts})};
+    if (type.has_zero_points) w.zero_points = files_->value(module + ".zero_points", {u8, parts});
+    if (type.has_biases) w.biases = files_->value(module + ".biases", {f32, parts});
+    if (type.table > 0) w.table = files_->value(module + ".table", {f32, {type.table}});
+    if (type.has_order) w.order = files_->value(module + ".order", {i32, Dims(turned.begin(), turned.end() - 1)});
     if (dequantize_) return floats_of_packed(w, *dequantize_);
-    return blocks_of_packed(w, files_.module_names(module).back());
+    return blocks_of_packed(w, files_->module_names(module).back());
   }
 
   /// Rows of each head: the first half and the second one, turn by turn.
@@ -126,11 +152,17 @@ class Weights {
   }
 
   /// Of the matrix whose rows are, group by group, queries, keys, values and gates: the first three, or the gates.
-  Tensor of_group(const std::string& name, size_t at, bool is_first) const {
+  static std::string group_source(const std::string& name) {
+    return name.substr(0, name.find(".mixer.")) + ".mixer.in" + name.substr(name.rfind('.'));
+  }
+  Dims group_dims() const {
+    const RecurrentConfig& r = gguf_.recurrent;
+    return {r.groups * (2 * r.state + 2 * (r.inner / r.groups)), gguf_.hidden};
+  }
+  Tensor of_group(const std::string& name, bool is_first) const {
     const RecurrentConfig& r = gguf_.recurrent;
     const int64_t values = r.inner / r.groups, group = 2 * r.state + 2 * values;
-    const std::string in = name.substr(0, at) + ".mixer.in" + name.substr(name.rfind('.'));
-    Tensor all = in_folder(in, {r.groups * group, gguf_.hidden});
+    Tensor all = in_folder(group_source(name), group_dims());
     const auto part = [&](int64_t i, int64_t first, int64_t size) { return i / size * group + first + i % size; };
     if (!is_first) return some_rows(all, r.inner, [&](int64_t i) { return part(i, 2 * r.state + values, values); });
     const int64_t keys = r.groups * r.state;
@@ -141,9 +173,9 @@ class Weights {
     });
   }
 
-  const WeightFiles& files_;
-  const LanguageModelConfig &folder_, &gguf_;
-  std::optional<DType> dequantize_;
+  const std::unique_ptr<const WeightFiles> files_;
+  const LanguageModelConfig folder_, gguf_;
+  const std::optional<DType> dequantize_;
 };
 
 /// Whether llama.cpp wants f32, whatever the folder has.
@@ -154,18 +186,19 @@ bool is_always_f32(const std::string& tensor, size_t rank) {
 }
 
 /// As the file has it: what Mamba 2 has of each head or group is a matrix.
-Tensor in_file_form(const Tensor& t, const std::string& param, const LanguageModelConfig& c) {
-  if (c.architecture != "mamba2") return t;
-  if (param.ends_with(".mixer.decay") || param.ends_with(".mixer.skip")) return t.reshaped({t.shape()[0], 1});
-  if (param.ends_with(".mixer.norm.weight"))
-    return t.reshaped({c.recurrent.groups, c.recurrent.inner / c.recurrent.groups});
-  return t;
+Shape shape_in_file(Shape shape, const std::string& param, const LanguageModelConfig& c) {
+  if (c.architecture != "mamba2") return shape;
+  if (param.ends_with(".mixer.decay") || param.ends_with(".mixer.skip")) return {shape.at(0), 1};
+  if (param.ends_with(".mixer.norm.weight")) return {c.recurrent.groups, c.recurrent.inner / c.recurrent.groups};
+  return shape;
 }
 
-/// Tensors in memory, for the reader of descriptions.
+using LazyTensors = std::vector<std::pair<std::string, LazyTensor>>;
+
+/// Tensors that are to be written, for the reader of descriptions.
 class Listed final : public TensorSource {
  public:
-  explicit Listed(const std::vector<std::pair<std::string, Tensor>>& tensors) {
+  explicit Listed(const LazyTensors& tensors) {
     for (const auto& [name, tensor] : tensors) tensors_.emplace(name, &tensor);
   }
   std::optional<Found> find(const std::string& name) const override {
@@ -173,28 +206,32 @@ class Listed final : public TensorSource {
     if (at == tensors_.end()) return std::nullopt;
     return Found{at->second->dtype(), at->second->shape()};
   }
-  Tensor tensor(const std::string& name) const override { return *tensors_.at(name); }
+  Tensor tensor(const std::string& name) const override { return tensors_.at(name)->make(); }
   std::string place() const override { return "what is to be written"; }
 
  private:
-  std::map<std::string, const Tensor*> tensors_;
+  std::map<std::string, const LazyTensor*> tensors_;
 };
 
-std::vector<std::pair<std::string, Tensor>> tensors_of(const WeightFiles& files, const LanguageModelConfig& folder,
-                                                       const LanguageModelConfig& gguf,
-                                                       std::optional<DType> dequantize) {
-  std::vector<std::pair<std::string, Tensor>> all = tensors_of_config(gguf);
-  const Weights weights(files, folder, gguf, dequantize);
+LazyTensors tensors_of(const std::shared_ptr<const Weights>& weights, const LanguageModelConfig& gguf) {
+  LazyTensors all;
+  for (auto& [name, tensor] : tensors_of_config(gguf)) all.emplace_back(name, std::move(tensor));
   const auto names = gguf_names_of(gguf.architecture);
   const Graph graph = decoder_graph(gguf);
   for (const Ref& ref : graph.params()) {
     const std::string& param = graph.node(ref).name;
+    const Dims& dims = graph.type(ref).dims;
     std::string name = name_in_file(names, param).name;
-    Tensor t = in_file_form(weights.value(param, graph.type(ref).dims), param, gguf);
-    if (is_always_f32(name, t.rank()) && !is_block(t.dtype())) t = as_floats(t);
-    all.emplace_back(std::move(name), std::move(t));
+    DType dtype = weights->checked_dtype(param, dims);
+    const Shape shape = shape_in_file(shape_of(dims), param, gguf);
+    if (is_always_f32(name, shape.size()) && !is_block(dtype)) dtype = f32;
+    all.emplace_back(std::move(name), LazyTensor(dtype, shape, [weights, param, dims, dtype, shape] {
+                       const Tensor t = weights->value(param, dims).reshaped(shape);
+                       return dtype == f32 ? as_floats(t) : t;
+                     }));
   }
-  const std::vector<std::string> unread = files.unread();
+  const std::vector<std::string> unread = weights->files().unread();
+  weights->files().release();
   if (!unread.empty())
     fail(ErrorCode::unsupported, "the model has ", unread.size(), " tensors that its configuration has no use for: '",
          unread[0], "'", unread.size() > 1 ? ", ..." : "");
@@ -204,7 +241,7 @@ std::vector<std::pair<std::string, Tensor>> tensors_of(const WeightFiles& files,
 // ---- general.* ----
 
 /// The number that llama.cpp has for the kind of most matrices; nullopt for a kind that it has none for.
-std::optional<uint32_t> file_type_of(const std::vector<std::pair<std::string, Tensor>>& tensors) {
+std::optional<uint32_t> file_type_of(const LazyTensors& tensors) {
   std::map<DType, size_t> elements;
   for (const auto& [name, t] : tensors)
     if (t.rank() >= 2 && !is_always_f32(name, t.rank())) elements[t.dtype()] += t.element_count();
@@ -238,7 +275,7 @@ std::string count_text(uint64_t count) {
   return text;
 }
 /// "8B", of experts "8x7B".
-std::string size_label(const std::vector<std::pair<std::string, Tensor>>& tensors) {
+std::string size_label(const LazyTensors& tensors) {
   uint64_t shared = 0, expert = 0, experts = 0, matrices = 0;
   for (const auto& [name, t] : tensors) {
     const bool is_stacked = name.find("_exps.") != name.npos && t.rank() == 3;
@@ -284,8 +321,7 @@ std::string title_of(const std::string& folder) {
   return title.empty() ? name : title;
 }
 
-GgufMetadata general_metadata(const std::string& folder, const SpecialTokens& special,
-                              const std::vector<std::pair<std::string, Tensor>>& tensors) {
+GgufMetadata general_metadata(const std::string& folder, const SpecialTokens& special, const LazyTensors& tensors) {
   GgufMetadata all;
   all.emplace_back("general.type", std::string("model"));
   const LanguageModel::Advice& advice = special.advice;
@@ -301,6 +337,22 @@ GgufMetadata general_metadata(const std::string& folder, const SpecialTokens& sp
   if (const auto type = file_type_of(tensors)) all.emplace_back("general.file_type", *type);
   all.emplace_back("general.quantization_version", uint32_t{2});
   return all;
+}
+
+/// After some tensors became others. "general.file_type", the kind of most of them, is left out, which makes readers
+/// look at the tensors; a file with blocks has to have "general.quantization_version".
+void describe_changes(GgufModel& model, const std::map<std::pair<DType, DType>, size_t>& changes) {
+  if (changes.empty()) return;
+  std::vector<std::string> notes;
+  for (const auto& [from_to, count] : changes)
+    notes.push_back(text_of(count, count == 1 ? " tensor of " : " tensors of ", name_of(from_to.first), " became ",
+                            name_of(from_to.second)));
+  model.notes.insert(model.notes.begin(), notes.begin(), notes.end());
+  std::erase_if(model.metadata, [](const auto& each) { return each.first == "general.file_type"; });
+  const char* version = "general.quantization_version";
+  for (const auto& each : model.tensors)
+    if (is_block(each.second.dtype()) && !find_value(model.metadata, version))
+      model.metadata.emplace_back(version, uint32_t{2});
 }
 
 void append(GgufMetadata& to, GgufMetadata more) {
@@ -327,9 +379,11 @@ GgufModel gguf_model_of_folder(const std::string& folder, const GgufModelOptions
                                "', for which GGUF has no architecture here");
                         const LanguageModelConfig gguf = config_as_in_gguf(config, *architecture);
                         GgufMetadata described = metadata_of_config(gguf, *architecture);
-                        const auto files = open_folder(folder, config, options.access);
                         GgufModel model;
-                        model.tensors = tensors_of(*files, config, gguf, options.dequantize);
+                        model.tensors =
+                            tensors_of(std::make_shared<const Weights>(open_folder(folder, config, options.access),
+                                                                       config, gguf, options.dequantize),
+                                       gguf);
                         const SpecialTokens special = special_tokens_of_folder(folder, config.vocabulary);
                         model.metadata.emplace_back("general.architecture", std::string(architecture->name));
                         append(model.metadata, general_metadata(folder, special, model.tensors));
@@ -339,6 +393,42 @@ GgufModel gguf_model_of_folder(const std::string& folder, const GgufModelOptions
                         add_vocabulary(model, folder, config.vocabulary, special);
                         return model;
                       });
+}
+
+void dequantize_blocks(GgufModel& model, DType dtype) {
+  if (dtype != f32 && dtype != f64 && dtype != f16 && dtype != bf16)
+    fail(ErrorCode::invalid_argument, "blocks are dequantized to f32, f64, f16 or bf16, not to ", dtype);
+  std::map<std::pair<DType, DType>, size_t> changes;
+  for (auto& [name, x] : model.tensors) {
+    if (!is_block(x.dtype())) continue;
+    ++changes[{x.dtype(), dtype}];
+    x = x.changed(dtype, x.shape(), [dtype](const Tensor& t) { return dequantized(t, dtype); });
+  }
+  language::gguf_model::describe_changes(model, changes);
+}
+
+void quantize_matrices(GgufModel& model, DType kind) {
+  if (!is_block(kind) || !block_encoder(kind))
+    fail(ErrorCode::unsupported, "matrices are quantized to kinds of blocks that there is an encoder for, not to ",
+         kind);
+  // As llama.cpp does: vectors (norms, biases) stay as they are, and what is no product though it has two dims.
+  const auto is_product = [](const std::string& name) {
+    for (const char* part : {"_norm.weight", "ssm_conv1d", "ffn_gate_inp", "position_embd"})
+      if (name.find(part) != name.npos) return false;
+    return !name.ends_with(".ssm_a") && !name.ends_with(".ssm_d");
+  };
+  std::map<std::pair<DType, DType>, size_t> changes;
+  for (auto& [name, x] : model.tensors) {
+    if (!is_float(x.dtype()) || x.rank() < 2 || !is_product(name) || x.shape().back() % info(kind).block_elements != 0)
+      continue;
+    ++changes[{x.dtype(), kind}];
+    x = x.changed(kind, x.shape(), [kind](const Tensor& t) { return quantized(t, kind); });
+  }
+  language::gguf_model::describe_changes(model, changes);
+}
+
+void write_gguf_model(const std::string& path, const GgufModel& model, const GgufWriteOptions& options) {
+  stream_gguf(path, model.tensors, model.metadata, options);
 }
 
 }  // namespace rlx

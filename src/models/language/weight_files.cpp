@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "io/file_stamp.h"
 #include "io/json_tree.h"
 #include "models/language/limits.h"
 #include "models/language/packed_weights.h"
@@ -58,19 +59,18 @@ class NamedWeights : public WeightFiles, public TensorSource {
     }
     const FileName at = name_in_file(names_, param);
     const Shape shape = shape_of(type.dims);
-    const auto parts = parts_of(at.name);
-    for (const std::string& part : parts) read_.insert(part);
-    if (at.name.find('*') != at.name.npos) return joined(param, parts, {type.dtype, shape});
-    Shape in_file = shape;
-    if (at.form == WeightForm::transposed) std::swap(in_file.at(0), in_file.at(1));
-    if (at.form == WeightForm::reshaped) {
-      const Found found = required(parts[0], param);
-      if (are_same_but_for_dims(found.shape, shape)) in_file = found.shape;
-    }
-    check(parts[0], param, {type.dtype, in_file});
+    const auto parts = checked_parts(at, param, {type.dtype, shape});
+    if (at.name.find('*') != at.name.npos) return joined(parts, {type.dtype, shape});
     Tensor t = tensor(parts[0]);
     if (at.form == WeightForm::reshaped) return t.reshaped(shape);
     return at.form == WeightForm::transposed ? transposed(t) : t;
+  }
+  void check_value(const std::string& param, const Type& type) const override {
+    checked_parts(name_in_file(names_, param), param, {type.dtype, shape_of(type.dims)});
+  }
+  void release() const override {
+    for (const Tensor& t : unreleased_) release_pages(t);
+    unreleased_.clear();
   }
 
   std::vector<std::string> module_names(const std::string& module) const override {
@@ -92,6 +92,11 @@ class NamedWeights : public WeightFiles, public TensorSource {
   /// A name of the table as it is in the file; `tensor_names` and `means_nothing` have the file's.
   virtual std::string name_of(const std::string& tensor) const { return tensor; }
   virtual std::vector<std::string> tensor_names() const = 0;
+  /// For `tensor`: what it reads is released by the next `release`. Copies are not kept: they have no pages to release.
+  Tensor noted(Tensor t) const {
+    if (file_origin(t.bytes())) unreleased_.push_back(t);
+    return t;
+  }
   /// By the file's own name.
   virtual Tensor tensor_in_file(const std::string& name) const { return tensor(name); }
   virtual bool means_nothing(const std::string& tensor) const = 0;
@@ -140,10 +145,26 @@ class NamedWeights : public WeightFiles, public TensorSource {
       fail(ErrorCode::shape_mismatch, "tensor '", tensor, "' in ", place(), " is ", type_of(found),
            ", but the weight '", param, "' of this model is ", type_of(wanted));
   }
+  /// The tensors of a param, one or one for each expert, which fit its type.
+  std::vector<std::string> checked_parts(const FileName& at, const std::string& param, const Found& wanted) const {
+    auto parts = parts_of(at.name);
+    for (const std::string& part : parts) read_.insert(part);
+    if (at.name.find('*') != at.name.npos) {
+      const Shape one(wanted.shape.begin() + 1, wanted.shape.end());
+      for (const std::string& part : parts) check(part, param, {wanted.dtype, one});
+      return parts;
+    }
+    Shape in_file = wanted.shape;
+    if (at.form == WeightForm::transposed) std::swap(in_file.at(0), in_file.at(1));
+    if (at.form == WeightForm::reshaped) {
+      const Found found = required(parts[0], param);
+      if (are_same_but_for_dims(found.shape, wanted.shape)) in_file = found.shape;
+    }
+    check(parts[0], param, {wanted.dtype, in_file});
+    return parts;
+  }
   /// One tensor of the experts' own.
-  Tensor joined(const std::string& param, const std::vector<std::string>& parts, const Found& wanted) const {
-    const Shape one(wanted.shape.begin() + 1, wanted.shape.end());
-    for (const std::string& part : parts) check(part, param, {wanted.dtype, one});
+  Tensor joined(const std::vector<std::string>& parts, const Found& wanted) const {
     Tensor all = Tensor::uninitialized(wanted.dtype, wanted.shape);
     std::byte* to = all.mutable_data();
     for (const std::string& part : parts) {
@@ -172,6 +193,7 @@ class NamedWeights : public WeightFiles, public TensorSource {
   int64_t experts_;
   WeightPacking packing_;
   mutable std::set<std::string> read_;
+  mutable std::vector<Tensor> unreleased_;
 };
 
 constexpr size_t kMostIndexBytes = size_t{32} << 20;
@@ -213,7 +235,7 @@ class Folder final : public NamedWeights {
   }
   Tensor tensor(const std::string& tensor) const override {
     const std::string name = in_folder(tensor);
-    return files_[tensors_.at(name)].tensor(name);
+    return noted(files_[tensors_.at(name)].tensor(name));
   }
   std::string place() const override { return "'" + folder_ + "'"; }
 
@@ -310,7 +332,8 @@ class Folder final : public NamedWeights {
     for (const char* table : {"embed_tokens.weight", "wte.weight", "embeddings.weight"}) {
       const std::string name = found_prefix_ + table;
       if (!tensors_.contains(name)) continue;
-      const Tensor one = files_[tensors_.at(name)].tensor(name), two = files_[tensors_.at(output)].tensor(output);
+      const Tensor one = noted(files_[tensors_.at(name)].tensor(name)),
+                   two = noted(files_[tensors_.at(output)].tensor(output));
       if (one.dtype() == two.dtype() && one.shape() == two.shape() &&
           std::memcmp(one.data(), two.data(), one.byte_count()) == 0)
         return true;
@@ -338,7 +361,7 @@ class Gguf final : public NamedWeights {
     if (!entry) return std::nullopt;
     return Found{entry->dtype, entry->shape};
   }
-  Tensor tensor(const std::string& tensor) const override { return file_.tensor(tensor); }
+  Tensor tensor(const std::string& tensor) const override { return noted(file_.tensor(tensor)); }
   std::string place() const override { return "'" + file_.paths().at(0) + "'"; }
 
  protected:

@@ -20,6 +20,10 @@ class WeightFiles {
   virtual WeightType type(const std::string& param) const = 0;
   /// The value of a param. Fails, naming the tensor, if the file's has not these dims.
   virtual Tensor value(const std::string& param, const Type& type) const = 0;
+  /// Fails as `value` does, of a param that is not packed, and reads nothing.
+  virtual void check_value(const std::string& param, const Type& type) const = 0;
+  /// Lets the system take back the pages of mapped files that were read since the last call.
+  virtual void release() const = 0;
   /// The names that a module has in the file, "model.layers.0.self_attn.q_proj": the usual one, and the file's own.
   virtual std::vector<std::string> module_names(const std::string& module) const = 0;
   /// Names, as messages show them, of tensors that no param was read from, but those that mean nothing for a decoder.

@@ -12,7 +12,22 @@ Value bitcast(Value x, DType dtype) { return emit(op::bitcast, {x}, ConvertAttrs
 namespace {
 
 int bit_width(DType t) { return info(t).bits; }
+/// Rows of bytes as rows of blocks, or the other way round.
+Type bitcast_blocks_type(const Type& x, DType to) {
+  const DTypeInfo& format = info(is_block(to) ? to : x.dtype);
+  const int64_t from = is_block(to) ? format.block_bytes : format.block_elements;
+  const int64_t width = is_block(to) ? format.block_elements : format.block_bytes;
+  if ((is_block(to) ? x.dtype : to) != u8)
+    fail(ErrorCode::invalid_argument, "bits of ", x, " cannot be read as ", to,
+         "; blocks are read from and as u8 alone");
+  if (x.dims.empty() || !x.dims.back().is_static() || x.dims.back().value() % from != 0)
+    fail(ErrorCode::shape_mismatch, "the last dim of ", x, " must be a multiple of ", from, " to be read as ", to);
+  Type t{to, x.dims};
+  t.dims.back() = x.dims.back().value() / from * width;
+  return t;
+}
 Type bitcast_type(const Type& x, DType to) {
+  if (is_block(to) != is_block(x.dtype)) return bitcast_blocks_type(x, to);
   if (!is_byte_sized(x.dtype) || !is_byte_sized(to) || (x.dtype == boolean) != (to == boolean))
     fail(ErrorCode::invalid_argument, "bits of ", x, " cannot be read as ", to);
   Type t{to, x.dims};
@@ -160,8 +175,9 @@ OpDef define_shift_right_arithmetic() {
 OpDef define_bitcast() {
   return define<ConvertAttrs>({
       .name = "bitcast",
-      .doc = "the same bits as another dtype; to a narrower one a last dim is added, to a wider one it is consumed; "
-             "low bytes come first",
+      .doc =
+          "the same bits as another dtype; to a narrower one a last dim is added, to a wider one it is consumed; "
+          "low bytes come first. The last dim of u8 may be read as that of blocks of a format, and the other way round",
       .operands = {"x"},
       .moves_data = true,
       .infer = [](Types in, const ConvertAttrs& a) { return bitcast_type(in[0], a.dtype); },
@@ -171,12 +187,14 @@ OpDef define_bitcast() {
             if (y.byte_count()) std::memcpy(y.mutable_data(), in[0].data(), y.byte_count());
             return y;
           },
+      .batch = [](Values in, const ConvertAttrs& a) { return bitcast(in[0], a.dtype); },
       .samples = {{.dims = {{3, 4}}, .dtypes = {f32}, .attrs = ConvertAttrs{i32}},
                   {.dims = {{3}}, .dtypes = {f32}, .attrs = ConvertAttrs{u8}},
                   {.dims = {{3, 2}}, .dtypes = {i16}, .attrs = ConvertAttrs{u32}},
                   {.dims = {{}}, .dtypes = {i64}, .attrs = ConvertAttrs{u16}},
                   {.dims = {{1, 4}}, .dtypes = {u8}, .attrs = ConvertAttrs{i32}, .lo = 0, .hi = 255},
-                  {.dims = {{0, 5}}, .dtypes = {bf16}, .attrs = ConvertAttrs{u16}}},
+                  {.dims = {{0, 5}}, .dtypes = {bf16}, .attrs = ConvertAttrs{u16}},
+                  {.dims = {{2, 64}}, .dtypes = {q4_0}, .attrs = ConvertAttrs{u8}}},
   });
 }
 

@@ -18,7 +18,8 @@ struct HeadDims {
 };
 /// x as [B, H, S, D], whatever its layout is.
 Value to_bhsd(Value x, const HeadDims& dims);
-/// The inverse: x[B, H, S, D] in the layout of `like`, which has the same rank; D may differ.
+/// The inverse: x[B, H, S, D] in the layout of `dims`, with as many heads; D may differ from its width. `like` is a
+/// value of that layout, of which the leading dims are taken.
 Value from_bhsd(Value x, const HeadDims& dims, Value like);
 
 }  // namespace rlx

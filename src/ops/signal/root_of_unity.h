@@ -1,4 +1,5 @@
-// Roots of unity. They are exact where the numbers exist, and rounded once elsewhere.
+// Roots of unity. Multiples of a quarter turn are exact; all others are the C library's cosine and sine of an angle of
+// at most an eighth of a turn, so that symmetric roots are symmetric to the bit.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 """Small tokenizers as Hugging Face folders have them, and what the package `tokenizers` makes of texts: tests/golden/gguf_tokenizers/.
 
-usage: gguf_tokenizers.py      (needs tokenizers and sentencepiece)
+usage: gguf_tokenizers.py [NAME]...     (needs tokenizers and sentencepiece; without names all are made anew)
 
 Each folder has a tokenizer.json of 400 to 600 tokens, learnt from the project's documents, with the parts of a known model's; a
 tokenizer_config.json, and ids.json: [[text, ids with special tokens], ...]. Those of SentencePiece are trained by it, and become a
@@ -13,6 +13,7 @@ import json
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import sentencepiece
 import tokenizers
@@ -76,28 +77,62 @@ def sentence_piece(lines, normalizer, pre, folder, names=("<unk>", "<s>", "</s>"
     return with_bos(made, names[1])
 
 
+def unigram(lines):
+    """As T5's: SentencePiece's own table of characters (nmt_nfkc), and a tokenizer.json as transformers makes it (SpmConverter)."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    buffer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=buffer, vocab_size=500, model_type="unigram", character_coverage=0.999, pad_id=0, eos_id=1, unk_id=2,
+        bos_id=-1, num_threads=1, minloglevel=2)  # fmt: skip
+    proto = sentencepiece_model_pb2.ModelProto.FromString(buffer.getvalue())
+    made = Tokenizer(models.Unigram([(p.piece, p.score) for p in proto.pieces], unk_id=2, byte_fallback=False))
+    table = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+    made.normalizer = normalizers.Sequence([table, normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    made.add_special_tokens([AddedToken(t, normalized=False) for t in ("<pad>", "</s>", "<unk>")])
+    made.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return made
+
+
+def word_piece(lines, lowercase):
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    made.train_from_iterator(lines, trainers.WordPieceTrainer(vocab_size=560, show_progress=False, special_tokens=special))
+    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return made
+
+
 def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    lines = documents()
-    kinds = {
-        "gpt2": byte_level(lines, pre_tokenizers.ByteLevel(add_prefix_space=False), 420),
-        "llama3": with_bos(byte_level(lines, split(LLAMA3), 420, ignore_merges=True), "<|begin|>"),
-        "qwen2": byte_level(lines, split(LLAMA3.replace("{1,3}", "")), 420),
-        "deepseek": with_bos(byte_level(lines, split(*DEEPSEEK), 420), "<|begin|>", "<|end|>"),
-    }
-    kinds["qwen2"].normalizer = normalizers.NFC()
-    kinds["qwen2"].add_tokens([AddedToken("<tool>", normalized=False), AddedToken("</tool>", normalized=False)])
+    lines, only = documents(), sys.argv[1:]
     prefixed = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    kinds["llama2"] = sentence_piece(lines, prefixed, None, FOLDER / "llama2")
-    kinds["gemma"] = sentence_piece(lines, normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), FOLDER / "gemma",
-                                    ("<unk>", "<bos>", "<eos>"))  # fmt: skip
-    kinds["gemma"].add_tokens([AddedToken("<tool>", normalized=False), AddedToken("▁▁▁▁▁▁▁▁▁", normalized=False), AddedToken("\n\n\n", normalized=False)])
-    for name, made in kinds.items():
+    ways = {
+        "gpt2": lambda: byte_level(lines, pre_tokenizers.ByteLevel(add_prefix_space=False), 420),
+        "llama3": lambda: with_bos(byte_level(lines, split(LLAMA3), 420, ignore_merges=True), "<|begin|>"),
+        "qwen2": lambda: byte_level(lines, split(LLAMA3.replace("{1,3}", "")), 420),
+        "deepseek": lambda: with_bos(byte_level(lines, split(*DEEPSEEK), 420), "<|begin|>", "<|end|>"),
+        "llama2": lambda: sentence_piece(lines, prefixed, None, FOLDER / "llama2"),
+        "gemma": lambda: sentence_piece(lines, normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), FOLDER / "gemma",
+                                        ("<unk>", "<bos>", "<eos>")),
+        "t5": lambda: unigram(lines),
+        "bert": lambda: word_piece(lines, True),
+        "bert_cased": lambda: word_piece(lines, False),
+    }  # fmt: skip
+    for name in only or ways:
         folder = FOLDER / name
+        shutil.rmtree(folder, ignore_errors=True)
+        made = ways[name]()
+        if name == "qwen2":
+            made.normalizer = normalizers.NFC()
+            made.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("</tool>", normalized=False)])
+        if name == "gemma":
+            made.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("▁▁▁▁▁▁▁▁▁", normalized=False), AddedToken("\n\n\n", normalized=False)])
         folder.mkdir(parents=True, exist_ok=True)
         made.save(str(folder / "tokenizer.json"), pretty=False)
-        eos = {"llama2": "</s>", "gemma": "<eos>"}.get(name, "<|end|>")
-        bos = {"llama2": "<s>", "gemma": "<bos>"}.get(name, "<|begin|>")
+        eos = {"llama2": "</s>", "gemma": "<eos>", "t5": "</s>", "bert": "[SEP]", "bert_cased": "[SEP]"}.get(name, "<|end|>")
+        bos = {"llama2": "<s>", "gemma": "<bos>", "t5": "<pad>", "bert": "[CLS]", "bert_cased": "[CLS]"}.get(name, "<|begin|>")
         config = {"bos_token": bos, "eos_token": {"content": eos, "__type": "AddedToken"}, "chat_template": "{{ bos_token }}{{ messages[0].content }}"}
         (folder / "tokenizer_config.json").write_text(json.dumps(config) + "\n")
         (folder / "ids.json").write_text(json.dumps([[t, made.encode(t).ids] for t in TEXTS], ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,22 +1,17 @@
-// Minilm orders lines of standard input by how near their meaning is to a question:
-//
-//	go run ./examples/minilm FOLDER "a question" <lines.txt
-//
-// FOLDER is that of all-MiniLM-L6-v2 or of another model that LoadEncoder takes.
+// Minilm says how near texts are to the first of them: go run ./examples/minilm FOLDER "a question" "a text" ...
 package main
 
 import (
 	"fmt"
-	"io"
+	"log"
 	"os"
-	"sort"
-	"strings"
+	"slices"
 
 	rlx "rlx.invalid/go"
 )
 
-// embed gives a row of unit length for each text.
-func embed(folder string, texts []string) ([][]float32, error) {
+// embed gives a row of unit length for each text, by all-MiniLM-L6-v2 or another model that LoadEncoder takes.
+func embed(folder string, texts ...string) ([][]float32, error) {
 	library, err := rlx.New(rlx.Options{})
 	if err != nil {
 		return nil, err
@@ -25,54 +20,27 @@ func embed(folder string, texts []string) ([][]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer encoder.Close()
 	made, err := encoder.Embed(texts...)
 	if err != nil {
 		return nil, err
 	}
-	defer made.Close()
-	shared, err := rlx.Data[float32](made)
-	if err != nil {
-		return nil, err
-	}
-	rows, width := make([][]float32, len(texts)), made.Dims()[1]
-	for i := range rows {
-		rows[i] = append(rows[i], shared[i*width:][:width]...)
-	}
-	return rows, nil
+	all, err := rlx.Data[float32](made)
+	return slices.Collect(slices.Chunk(slices.Clone(all), made.Dims()[1])), err
 }
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: minilm FOLDER QUESTION <LINES")
-		os.Exit(2)
+	if len(os.Args) < 3 {
+		log.Fatal("usage: minilm FOLDER QUESTION TEXT...")
 	}
-	given, err := io.ReadAll(os.Stdin)
-	lines := strings.Split(strings.TrimSpace(string(given)), "\n")
-	if err == nil && lines[0] == "" {
-		return // no lines, nothing to order
-	}
-	var rows [][]float32
-	if err == nil {
-		rows, err = embed(os.Args[1], append([]string{os.Args[2]}, lines...))
-	}
+	rows, err := embed(os.Args[1], os.Args[2:]...)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		log.Fatal(err)
 	}
-	type scored struct {
-		line     string
-		likeness float32
-	}
-	all := make([]scored, len(lines))
-	for i, line := range lines {
-		all[i].line = line
-		for k, x := range rows[0] {
-			all[i].likeness += x * rows[i+1][k]
+	for i, row := range rows {
+		likeness := float32(0)
+		for k, x := range row {
+			likeness += x * rows[0][k]
 		}
-	}
-	sort.SliceStable(all, func(i, k int) bool { return all[i].likeness > all[k].likeness })
-	for _, each := range all {
-		fmt.Printf("%.3f  %s\n", each.likeness, each.line)
+		fmt.Printf("%.3f  %s\n", likeness, os.Args[2+i])
 	}
 }

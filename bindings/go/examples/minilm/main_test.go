@@ -31,7 +31,7 @@ func TestEmbeddingsArePyTorchs(t *testing.T) {
 	}
 	const count, width = 40, 384
 	sentences := strings.Split(string(text), "\n")[:count]
-	rows, err := embed(folder, sentences)
+	rows, err := embed(folder, sentences...)
 	if err != nil {
 		t.Fatal(err)
 	}

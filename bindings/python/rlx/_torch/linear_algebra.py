@@ -9,6 +9,7 @@ from .. import linalg, ops
 from .. import numpy as rnp
 from .._array import convert
 from .._native import Error
+from ..numpy._least_squares import largest, lstsq_solution
 from .table import OPERATORS, of
 
 # It raises where info is not 0; there is nothing to compute.
@@ -213,11 +214,11 @@ def _ormqr(reflections, tau, x, left=True, transpose=False):
 def _lstsq(a, b, rcond=None, driver=None):
     vector = b.ndim == a.ndim - 1
     b = rnp.expand_dims(b, -1) if vector else b
-    x = linalg._lstsq_solution(a, b, rcond)
+    x = lstsq_solution(a, b, rcond)
     over = a.shape[-2] > a.shape[-1] and driver != "gelsy"
     residuals = rnp.sum(rnp.square(rnp.abs(rnp.matmul(a, x) - b)), -2) if over else _nothing(a)
     s = linalg.svdvals(a)
-    least = (np.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond) * linalg._largest(s)
+    least = (np.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond) * largest(s)
     rank = rnp.astype(rnp.sum(s > least, -1), "int64") if driver != "gels" else rnp.zeros((0,), "int64")
     return rnp.squeeze(x, -1) if vector else x, residuals, rank, s if driver in ("gelsd", "gelss") else _nothing(a)
 

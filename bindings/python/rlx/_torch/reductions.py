@@ -7,7 +7,7 @@ import numpy as np
 from .. import _dtypes, lax, nn, ops
 from .. import numpy as rnp
 from .._array import as_array, convert
-from .._control import associative_scan
+from .._associative_scan import associative_scan
 from ..numpy._elementwise import inexact
 from ..numpy._shape import slice_axis
 from .table import dtype_of, mapped, of
@@ -96,7 +96,7 @@ def _std_mean(x, dim=None, unbiased=None, correction=None, keepdim=False):
 
 @of("logsumexp.default")
 def _logsumexp(x, dim, keepdim=False):
-    return nn.logsumexp(x, _axes(dim, x), keepdim)
+    return nn.logsumexp(x, _axes(dim, x), keepdims=keepdim)
 
 
 @of("argmax.default")
@@ -284,13 +284,13 @@ def _histc(x, bins=100, min=0, max=0):
 
 @of("histogram.bin_ct")
 def _histogram(x, bins=100, range=None, weight=None, density=False):
-    counts, edges = rnp.histogram(x, bins, None if range is None else tuple(range), density, weight)
+    counts, edges = rnp.histogram(x, bins, None if range is None else tuple(range), density=density, weights=weight)
     return rnp.astype(counts, x.dtype), rnp.astype(edges, x.dtype)
 
 
 @of("histogram.bins_tensor")
 def _histogram_of_edges(x, bins, weight=None, density=False):
-    counts, edges = rnp.histogram(x, bins, None, density, weight)
+    counts, edges = rnp.histogram(x, bins, density=density, weights=weight)
     return rnp.astype(counts, x.dtype), edges
 
 

@@ -9,13 +9,25 @@ from .._array import Array, as_array, convert, current_trace, device_put, is_num
 from ._elementwise import broadcast_to
 
 
-def asarray(x, dtype=None, copy=None):
+def _on(x, device):
+    """x on the device of that name; where it is for None."""
+    return x if device is None else device_put(x, device)
+
+
+def asarray(a, dtype=None, order=None, *, copy=None, device=None):
     """Anything array-like as an array. Python's numbers are float32, int32 and complex64 unless `dtype` says otherwise.
 
     Arrays do not change, so memory that can still be written to is copied: only arrays of RLX and read-only arrays of NumPy are
     shared. `copy=False` gives the memory of x away instead (ValueError where `dtype` or the layout asks for a copy): writing to
-    it afterwards changes the result. `copy=True` always copies.
+    it afterwards changes the result. `copy=True` always copies. Arrays lie in row-major order: `order` is None, "C", "A" or "K", and
+    "F" is a ValueError. `device` is that of `device_put`.
     """
+    return _on(_as_array(a, dtype, order, copy), device)
+
+
+def _as_array(x, dtype, order, copy):
+    if order not in (None, "C", "A", "K"):
+        raise ValueError(f"order is {order!r}; arrays of RLX lie in row-major order, which is None, \"C\", \"A\" and \"K\"")
     dtype = None if dtype is None else _dtypes.name_of(dtype)
     if copy is None or isinstance(x, Array):
         return as_array(x, dtype)
@@ -28,12 +40,14 @@ def asarray(x, dtype=None, copy=None):
     return made
 
 
-def array(x, dtype=None, copy=True):
-    """Anything array-like as an array of its own, as NumPy's `array`; `copy` is that of `asarray`."""
-    return asarray(x, dtype, copy)
+def array(object, dtype=None, *, copy=True, order="K", ndmin=0, device=None):
+    """Anything array-like as an array of its own, as NumPy's `array`, with dims of 1 in front up to a rank of `ndmin`; the rest is as
+    for `asarray`."""
+    x = asarray(object, dtype, order, copy=copy, device=device)
+    return x if x.ndim >= ndmin else ops.reshape(x, dims=(1,) * (ndmin - x.ndim) + x.shape)
 
 
-def from_dlpack(x, copy=None, device=None):
+def from_dlpack(x, *, device=None, copy=None):
     """The elements of another package's array, whose memory is shared and so given away: writing to it afterwards changes the
     result. `copy=True` copies it, and so does the `device` that it is to go to, where the host cannot point into its memory."""
     if not hasattr(x, "__dlpack__"):
@@ -42,9 +56,10 @@ def from_dlpack(x, copy=None, device=None):
     return x if device is None else device_put(x, device)
 
 
-def astype(x, dtype):
-    """x in another dtype. Floats truncate and saturate when they become integers; NaN becomes 0."""
-    return convert(as_array(x), _dtypes.name_of(dtype))
+def astype(x, dtype, *, copy=True, device=None):
+    """x in another dtype. Floats truncate and saturate when they become integers; NaN becomes 0. Arrays do not change, so that
+    `copy` makes no difference."""
+    return _on(convert(as_array(x), _dtypes.name_of(dtype)), device)
 
 
 def shape_tuple(shape):
@@ -55,25 +70,25 @@ def shape_tuple(shape):
     return (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
 
 
-def full(shape, fill_value, dtype=None):
+def full(shape, fill_value, dtype=None, *, device=None):
     """An array of that shape, every element `fill_value`."""
     value = as_array(fill_value, None if dtype is None else _dtypes.name_of(dtype))
-    return broadcast_to(value, shape_tuple(shape))
+    return _on(broadcast_to(value, shape_tuple(shape)), device)
 
 
-def zeros(shape, dtype=None):
+def zeros(shape, dtype=None, *, device=None):
     """Zeros, float32 unless `dtype` says otherwise."""
-    return full(shape, 0, "f32" if dtype is None else dtype)
+    return full(shape, 0, "f32" if dtype is None else dtype, device=device)
 
 
-def ones(shape, dtype=None):
+def ones(shape, dtype=None, *, device=None):
     """Ones, float32 unless `dtype` says otherwise."""
-    return full(shape, 1, "f32" if dtype is None else dtype)
+    return full(shape, 1, "f32" if dtype is None else dtype, device=device)
 
 
-def empty(shape, dtype=None):
+def empty(shape, dtype=None, *, device=None):
     """Zeros: there are no elements that nobody wrote."""
-    return zeros(shape, dtype)
+    return zeros(shape, dtype, device=device)
 
 
 def _like(x, dtype, shape):
@@ -81,20 +96,30 @@ def _like(x, dtype, shape):
     return x.shape if shape is None else shape_tuple(shape), x.dtype_name if dtype is None else _dtypes.name_of(dtype)
 
 
-def full_like(x, fill_value, dtype=None, shape=None):
-    """The shape and dtype of x, every element `fill_value`."""
-    shape, dtype = _like(x, dtype, shape)
-    return broadcast_to(as_array(fill_value, dtype), shape)
+def full_like(a, fill_value, dtype=None, shape=None, *, device=None):
+    """The shape and dtype of a, every element `fill_value`."""
+    shape, dtype = _like(a, dtype, shape)
+    return _on(broadcast_to(as_array(fill_value, dtype), shape), device)
 
 
-def zeros_like(x, dtype=None, shape=None):
-    """Zeros of the shape and dtype of x."""
-    return full_like(x, 0, dtype, shape)
+def zeros_like(a, dtype=None, shape=None, *, device=None):
+    """Zeros of the shape and dtype of a."""
+    return full_like(a, 0, dtype, shape, device=device)
 
 
-def ones_like(x, dtype=None, shape=None):
-    """Ones of the shape and dtype of x."""
-    return full_like(x, 1, dtype, shape)
+def ones_like(a, dtype=None, shape=None, *, device=None):
+    """Ones of the shape and dtype of a."""
+    return full_like(a, 1, dtype, shape, device=device)
+
+
+def empty_like(prototype, dtype=None, shape=None, *, device=None):
+    """Zeros of the shape and dtype of the prototype: there are no elements that nobody wrote."""
+    return zeros_like(prototype, dtype, shape, device=device)
+
+
+def copy(a, order="K"):
+    """The same elements; as arrays do not change, an array of RLX is its own copy. `order` is as for `asarray`."""
+    return asarray(a, None, order)
 
 
 def _small(values, dtype):
@@ -102,7 +127,7 @@ def _small(values, dtype):
     return Array(np.asarray(values, order="C", dtype=_dtypes.numpy_of(dtype)))
 
 
-def arange(start, stop=None, step=None, dtype=None):
+def arange(start, stop=None, step=None, dtype=None, *, device=None):
     """start, start + step, ... before stop."""
     if start is None:
         raise TypeError("arange takes a number to stop at, not None")
@@ -118,7 +143,7 @@ def arange(start, stop=None, step=None, dtype=None):
         name = strong[0] if strong else ("f32" if any(isinstance(n, float) for n in numbers) else "i32")
     else:
         name = _dtypes.name_of(dtype)
-    return _small(np.arange(*numbers), name)
+    return _on(_small(np.arange(*numbers), name), device)
 
 
 def _of_steps(*ends):
@@ -128,8 +153,27 @@ def _of_steps(*ends):
     return ("c128" if wide else "c64") if any(_dtypes.is_complex(n) for n in names) else "f64" if wide else "f32"
 
 
-def linspace(start, stop, num=50, endpoint=True, dtype=None):
-    """`num` numbers from start to stop."""
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
+    """`num` numbers from start to stop, along an axis of the result where those are arrays. With `retstep` the step too."""
+    made = _moved(_spaced(start, stop, num, endpoint, dtype), axis, device)
+    if not retstep:
+        return made
+    from ._elementwise import divide, subtract
+    apart = subtract(*[convert(x, _of_steps(as_array(start), as_array(stop))) for x in (as_array(stop), as_array(start))])
+    parts = num - 1 if endpoint else num
+    return made, divide(apart, parts) if parts > 0 else full_like(apart, np.nan)
+
+
+def _moved(x, axis, device=None):
+    """The first axis, along which numbers lie, at another place."""
+    from ._shape import moveaxis
+    return _on(x if axis == 0 else moveaxis(x, 0, axis), device)
+
+
+def _spaced(start, stop, num, endpoint=True, dtype=None):
+    num = operator.index(num)
+    if num < 0:
+        raise ValueError(f"num is {num}; there are 0 numbers or more")
     start, stop = (as_array(x) for x in (start, stop))
     if dtype is not None and _dtypes.is_complex(_of_steps(start, stop)) and not _dtypes.is_complex(_dtypes.name_of(dtype)):
         raise TypeError(f"numbers between complex ones are complex, and not {_dtypes.name_of(dtype)}")
@@ -151,8 +195,12 @@ def linspace(start, stop, num=50, endpoint=True, dtype=None):
     return made if dtype is None else astype(made, dtype)
 
 
-def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None):
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
     """base to the powers of linspace."""
+    return _moved(_powers(start, stop, num, endpoint, base, dtype), axis)
+
+
+def _powers(start, stop, num, endpoint, base, dtype):
     given = [as_array(x) for x in (start, stop, base)]
     if current_trace() is None or not any(x.is_traced for x in given):
         name = _dtypes.name_of(dtype) if dtype is not None else _of_steps(*given)
@@ -163,15 +211,35 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None):
     return made if dtype is None else astype(made, dtype)
 
 
-def eye(n, m=None, k=0, dtype=None):
+def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    """`num` numbers from start to stop, each the one before times the same factor."""
+    given = [as_array(x) for x in (start, stop)]
+    if current_trace() is None or not any(x.is_traced for x in given):
+        name = _dtypes.name_of(dtype) if dtype is not None else _of_steps(*given)
+        return _moved(_small(np.geomspace(*[x.numpy() for x in given], num, endpoint=endpoint), name), axis)
+    from ._elementwise import divide, exp, inexact, log, multiply, promoted, where
+    first, last = (inexact(x) for x in promoted(*given))
+    if _dtypes.is_complex(first.dtype_name):
+        raise TypeError("geomspace of complex numbers is not traced: the turn that it takes depends on them; call it outside")
+    # The factors' logarithms; both ends are on one side of 0.
+    steps = convert(_small(np.linspace(0, 1, num, endpoint=endpoint), "f64"), first.dtype_name)
+    steps = ops.reshape(steps, dims=steps.shape + (1,) * max(first.ndim, last.ndim))
+    made = multiply(first, exp(multiply(steps, log(divide(last, first)))))
+    if endpoint and num > 1:
+        made = where(ops.compare(steps, ops.broadcast_in_dim(as_array(1, steps.dtype_name), dims=steps.shape, axes=[])), last, made)
+    return _moved(made if dtype is None else astype(made, dtype), axis)
+
+
+def eye(N, M=None, k=0, dtype=None, *, device=None):
     """Ones on a diagonal, zeros elsewhere."""
+    n, m = N, M
     name = _dtypes.name_of("f32" if dtype is None else dtype)
     k = operator.index(k)
     m = n if m is None else m
     rows = ops.iota(type=f"i32[{n}, {m}]", axis=0)
     columns = ops.iota(type=f"i32[{n}, {m}]", axis=1)
     from ._elementwise import add
-    return convert(ops.compare(add(rows, k), columns), name)
+    return _on(convert(ops.compare(add(rows, k), columns), name), device)
 
 
 def identity(n, dtype=None):
@@ -179,22 +247,24 @@ def identity(n, dtype=None):
     return eye(n, dtype=dtype)
 
 
-def tri(n, m=None, k=0, dtype=None):
+def tri(N, M=None, k=0, dtype=None):
     """Ones at and below a diagonal, zeros elsewhere."""
-    return _small(np.tri(n, m, k), _dtypes.name_of("f32" if dtype is None else dtype))
+    return _small(np.tri(N, M, k), _dtypes.name_of("f32" if dtype is None else dtype))
 
 
-def meshgrid(*xs, indexing="xy"):
-    """Coordinates of a grid, one array for each axis."""
+def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+    """Coordinates of a grid, one array for each axis; where `sparse`, with an extent of 1 along the other axes. Arrays do not change,
+    so that `copy` makes no difference."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"indexing is {indexing!r}; it is \"xy\" or \"ij\"")
-    arrays = [ops.reshape(as_array(x), dims=(as_array(x).size,)) for x in xs]
+    arrays = [ops.reshape(as_array(x), dims=(as_array(x).size,)) for x in xi]
     shape = [x.size for x in arrays]
     grids = []
     for i, x in enumerate(arrays):
         dims = [1] * len(arrays)
         dims[i] = x.size
-        grids.append(broadcast_to(ops.reshape(x, dims=dims), shape))
+        x = ops.reshape(x, dims=dims)
+        grids.append(x if sparse else broadcast_to(x, shape))
     if indexing == "xy" and len(grids) > 1:
         order = (1, 0) + tuple(range(2, len(grids)))
         grids = [ops.transpose(g, permutation=order) for g in grids]

@@ -57,9 +57,9 @@ def broadcast_shapes(*shapes):
     return tuple(result)
 
 
-def broadcast_to(x, shape):
-    """x repeated to `shape`: right-aligned, extents of 1 stretch."""
-    x = as_array(x)
+def broadcast_to(array, shape):
+    """The array repeated to `shape`: right-aligned, extents of 1 stretch."""
+    x = as_array(array)
     shape = (shape,) if isinstance(shape, (int, str)) else tuple(shape)
     if x.shape == shape:
         return x
@@ -97,6 +97,12 @@ def not_complex(x, name):
     if _dtypes.is_complex(x.dtype_name):
         raise TypeError(f"{name} takes real numbers, got {x.dtype_name}{list(x.shape)}; complex numbers have no order")
     return x
+
+
+def no_out(out):
+    """Refuses NumPy's `out`."""
+    if out is not None:
+        raise TypeError("arrays do not change, so that out= has nothing to write to")
 
 
 def constant_like(x, value):
@@ -288,9 +294,10 @@ def trunc(x):
     return ops.select(less(x, 0), ops.ceil(x), ops.floor(x))
 
 
-def round(x, decimals=0):
-    """x rounded to so many decimals, halves to the even digit."""
-    x, decimals = as_array(x), operator.index(decimals)
+def round(a, decimals=0, out=None):
+    """Rounded to so many decimals, halves to the even digit."""
+    no_out(out)
+    x, decimals = as_array(a), operator.index(decimals)
     if _dtypes.is_complex(x.dtype_name):
         return ops.complex(round(ops.real(x), decimals), round(ops.imag(x), decimals))
     if not _dtypes.is_float(x.dtype_name):
@@ -509,19 +516,20 @@ def isinf(x):
     return equal(ops.abs(x), np.inf)
 
 
-def where(condition, x=None, y=None):
+def where(condition, x, y):
     """x where the condition holds, else y."""
-    if x is None or y is None:
-        raise TypeError("where needs x and y: how many places a condition has is not known while tracing; see nonzero(size=)")
     a, b = promoted(x, y)
     c = truth(condition)
     shape = broadcast_shapes(c.shape, a.shape, b.shape)
     return ops.select(broadcast_to(c, shape), broadcast_to(a, shape), broadcast_to(b, shape))
 
 
-def clip(x, min=None, max=None):
-    """x limited to [min, max]; None is no limit."""
-    x = as_array(x)
+def clip(a, min=None, max=None, out=None, *, a_min=None, a_max=None):
+    """Limited to [min, max], which are also called a_min and a_max; None is no limit."""
+    no_out(out)
+    if min is not None and a_min is not None or max is not None and a_max is not None:
+        raise TypeError("min and a_min are one limit, and so are max and a_max; give one of each")
+    x, min, max = as_array(a), a_min if min is None else min, a_max if max is None else max
     low, high = _within(min, x), _within(max, x)
     if min is not None:
         x = maximum(x, low)

@@ -10,7 +10,7 @@ import numpy as np
 from .. import _dtypes, ops
 from .._array import Array, as_array, convert, is_number
 from ._creation import arange, zeros
-from ._elementwise import add, broadcast_arrays, broadcast_to, less, multiply, where
+from ._elementwise import add, broadcast_arrays, broadcast_to, less, multiply, no_out, where
 from ._shape import axis_of, expand_dims, flip, reshape, slice_axis, transpose
 
 
@@ -251,10 +251,26 @@ class At:
         return updated(self._x, self._index, f(self.get()), "set")
 
 
-def take(x, indices, axis=None, mode=None):
-    """Elements at these places along an axis; of the flattened x for None. `mode`: "fill" (NaN out of range, the default),
-    "clip", "wrap", or "raise" (IndexError out of range; the indices must be known, so not traced)."""
-    x, indices = as_array(x), as_array(indices)
+def _filled(x, made, there, fill_value):
+    """What was taken, with `fill_value` where the index was out of range; None leaves it as it is."""
+    if fill_value is None:
+        return made
+    fill_value = as_array(fill_value, x.dtype_name)
+    if fill_value.ndim:
+        raise ValueError(f"fill_value is a number, got the shape {fill_value.shape}")
+    return where(there, made, fill_value)
+
+
+def _in_range(indices, n):
+    return ops.bitwise_and(ops.compare(indices, broadcast_to(as_array(0, indices.dtype_name), indices.shape), direction="ge"), less(indices, n))
+
+
+def take(a, indices, axis=None, out=None, mode=None, unique_indices=False, indices_are_sorted=False, fill_value=None):
+    """Elements at these places along an axis; of the flattened array for None. `mode`: "fill" (`fill_value` out of range, NaN where
+    that is None; the default), "clip", "wrap", or "raise" (IndexError out of range; the indices must be known, so not traced).
+    That the indices are unique or sorted is a promise that nothing here needs."""
+    no_out(out)
+    x, indices = as_array(a), as_array(indices)
     if mode not in (None, "fill", "clip", "wrap", "raise"):
         raise ValueError(f"mode is {mode!r}; it is fill, clip, wrap or raise")
     if not _dtypes.is_integer(indices.dtype_name):
@@ -265,6 +281,7 @@ def take(x, indices, axis=None, mode=None):
         x, axis = reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.ndim)
     n = x.shape[axis]
+    there = None
     if mode == "wrap":
         from ._elementwise import remainder
         indices = remainder(indices, n)
@@ -278,16 +295,32 @@ def take(x, indices, axis=None, mode=None):
             if out.size:
                 raise IndexError(f"index {out[0]} is out of range for axis {axis} of {n} elements")
         indices = _from_front(indices, n)
-    return ops.take(x, indices, axis=axis)
+        there = None if fill_value is None else _in_range(indices, n)
+    made = ops.take(x, indices, axis=axis)
+    if there is not None:
+        made = _filled(x, made, reshape(there, there.shape + (1,) * (x.ndim - axis - 1)), fill_value)
+    return made
 
 
-def take_along_axis(x, indices, axis=-1):
-    """For each place, the element at that index along the axis."""
-    x, indices = as_array(x), as_array(indices)
+def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_negative_indices=True):
+    """For each place, the element at that index along the axis. `mode` is "fill" (`fill_value` out of range, NaN where that is None; the
+    default) or "clip"; without `wrap_negative_indices` those are out of range, instead of counting from the end."""
+    if mode not in (None, "fill", "clip"):
+        raise ValueError(f"mode is {mode!r}; it is fill or clip")
+    x, indices = as_array(arr), as_array(indices)
     if axis is None:
         x, indices, axis = reshape(x, (x.size,)), reshape(indices, (indices.size,)), 0
     axis = axis_of(axis, x.ndim)
     shape = [a if b == 1 else b for a, b in zip(indices.shape, x.shape)]
     x = broadcast_to(x, [x.shape[d] if d == axis else n for d, n in enumerate(shape)])
     indices = broadcast_to(indices, [indices.shape[d] if d == axis else n for d, n in enumerate(shape)])
-    return ops.take_along_axis(x, _from_front(indices, x.shape[axis]), axis=axis)
+    n = x.shape[axis]
+    if wrap_negative_indices:
+        indices = _from_front(indices, n)
+    if mode == "clip":
+        from ._elementwise import clip
+        indices = clip(indices, 0, n - 1)
+    elif not wrap_negative_indices:
+        indices = where(_in_range(indices, n), indices, n)
+    made = ops.take_along_axis(x, indices, axis=axis)
+    return made if fill_value is None or mode == "clip" else _filled(x, made, _in_range(indices, n), fill_value)

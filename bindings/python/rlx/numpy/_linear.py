@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import _dtypes, ops
 from .._array import as_array, convert, is_number
-from ._elementwise import broadcast_shapes, broadcast_to, multiply, promoted
+from ._elementwise import broadcast_shapes, broadcast_to, multiply, no_out, promoted
 from ._reductions import any as reduce_any, sum
 from ._shape import axes_of, axis_of, expand_dims, moveaxis, ravel, reshape, transpose
 
@@ -35,54 +35,77 @@ def _total(x, axis):
     return reduce_any(x, axis) if x.dtype_name == "bool" else ops.reduce(x, kind="sum", axes=(axis,))
 
 
-def matmul(x1, x2):
-    """The matrix product of the last two dims, batches broadcast; a vector is a row on the left, a column on the right."""
-    a, b = _numbers(x1, x2)
+def in_dtype(product, dtype, *operands, **attributes):
+    """A product of which JAX's preferred_element_type says the dtype: of operands in it, where it holds them; else its result."""
+    name, operands = _dtypes.name_of(dtype), promoted(*operands)
+    if _dtypes.is_complex(operands[0].dtype_name) and not _dtypes.is_complex(name):
+        raise TypeError(f"a product of complex numbers is complex, and preferred_element_type is {name}")
+    if _dtypes.promote(operands[0].dtype_name, name) == name:
+        operands = [convert(x, name) for x in operands]
+    return convert(product(*operands, **attributes), name)
+
+
+def matmul(a, b, *, preferred_element_type=None):
+    """The matrix product of the last two dims, batches broadcast; a vector is a row on the left, a column on the right. Of all products
+    `preferred_element_type` is the dtype in which they are computed, if it holds the operands, and that of the result."""
+    if preferred_element_type is not None:
+        return in_dtype(matmul, preferred_element_type, a, b)
+    shapes = as_array(a).shape, as_array(b).shape
+    a, b = _numbers(a, b)
     if a.ndim == 0 or b.ndim == 0:
         raise ValueError("matmul takes arrays of rank 1 or more; use multiply")
     row, column = a.ndim == 1, b.ndim == 1
     a = expand_dims(a, 0) if row else a
     b = expand_dims(b, 1) if column else b
     if a.shape[-1] != b.shape[-2]:
-        raise ValueError(f"matmul of shapes {as_array(x1).shape} and {as_array(x2).shape}: inner extents "
+        raise ValueError(f"matmul of shapes {shapes[0]} and {shapes[1]}: inner extents "
                          f"{a.shape[-1]} and {b.shape[-2]} differ")
     y = _matmul(a, b)
     drop = ([-2] if row else []) + ([-1] if column else [])
     return reshape(y, [n for d, n in enumerate(y.shape) if d - y.ndim not in drop]) if drop else y
 
 
-def dot(x1, x2):
-    """The sum of products over the last axis of x1 and the last but one of x2."""
-    a, b = _numbers(x1, x2)
+def dot(a, b, *, preferred_element_type=None):
+    """The sum of products over the last axis of a and the last but one of b."""
+    if preferred_element_type is not None:
+        return in_dtype(dot, preferred_element_type, a, b)
+    a, b = _numbers(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return multiply(a, b)
     return tensordot(a, b, ([a.ndim - 1], [b.ndim - 2 if b.ndim > 1 else 0]))
 
 
-def vdot(x1, x2):
-    """The sum of products of the flattened arrays, x1 conjugated."""
+def vdot(a, b, *, preferred_element_type=None):
+    """The sum of products of the flattened arrays, a conjugated."""
+    if preferred_element_type is not None:
+        return in_dtype(vdot, preferred_element_type, a, b)
     from ._elementwise import conj
-    a, b = _numbers(x1, x2)
+    a, b = _numbers(a, b)
     return dot(ravel(conj(a)), ravel(b))
 
 
-def inner(x1, x2):
+def inner(a, b, *, preferred_element_type=None):
     """The sum of products over the last axes."""
-    a, b = _numbers(x1, x2)
+    if preferred_element_type is not None:
+        return in_dtype(inner, preferred_element_type, a, b)
+    a, b = _numbers(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return multiply(a, b)
     return tensordot(a, b, ([a.ndim - 1], [b.ndim - 1]))
 
 
-def outer(x1, x2):
-    """Each element of x1 times each of x2."""
-    a, b = _numbers(ravel(x1), ravel(x2))
+def outer(a, b, out=None):
+    """Each element of a times each of b."""
+    no_out(out)
+    a, b = _numbers(ravel(a), ravel(b))
     return multiply(expand_dims(a, 1), expand_dims(b, 0))
 
 
-def tensordot(x1, x2, axes=2):
+def tensordot(a, b, axes=2, *, preferred_element_type=None):
     """Sums of products over pairs of axes."""
-    a, b = _numbers(x1, x2)
+    if preferred_element_type is not None:
+        return in_dtype(tensordot, preferred_element_type, a, b, axes=axes)
+    a, b = _numbers(a, b)
     if isinstance(axes, (int, np.integer)):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
@@ -94,9 +117,9 @@ def tensordot(x1, x2, axes=2):
     return _dot_general(a, b, lhs_contract=left, rhs_contract=right)
 
 
-def kron(x1, x2):
+def kron(a, b):
     """The Kronecker product."""
-    a, b = _numbers(x1, x2)
+    a, b = _numbers(a, b)
     rank = max(a.ndim, b.ndim)
     a = reshape(a, (1,) * (rank - a.ndim) + a.shape)
     b = reshape(b, (1,) * (rank - b.ndim) + b.shape)
@@ -105,15 +128,15 @@ def kron(x1, x2):
     return reshape(multiply(left, right), [m * n for m, n in zip(a.shape, b.shape)])
 
 
-def trace(x, offset=0, axis1=0, axis2=1):
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     """The sum of a diagonal."""
-    return sum(diagonal(x, offset, axis1, axis2), -1)
+    return sum(diagonal(a, offset, axis1, axis2), -1, dtype, out)
 
 
-def diagonal(x, offset=0, axis1=0, axis2=1):
+def diagonal(a, offset=0, axis1=0, axis2=1):
     """A diagonal of the planes of two axes, as the last dim."""
     offset = operator.index(offset)
-    x = moveaxis(x, (axis1, axis2), (-2, -1))
+    x = moveaxis(a, (axis1, axis2), (-2, -1))
     n, m = x.shape[-2:]
     count = max(0, min(n + min(offset, 0), m - max(offset, 0)))
     from ._indexing import getitem
@@ -121,11 +144,12 @@ def diagonal(x, offset=0, axis1=0, axis2=1):
     return getitem(x, (Ellipsis, i - min(offset, 0), i + max(offset, 0)))
 
 
-def cross(x1, x2, axisa=-1, axisb=-1, axisc=-1, axis=None):
-    """The vector product along an axis of extent 3 (or 2: its third component): `axis`, or one for x1, for x2 and for the result."""
+def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
+    """The vector product of vectors of 3 elements (or 2: its third component) along an axis of each operand, and of the result;
+    `axis` is all three."""
     from ._elementwise import negative, subtract
     from ._shape import stack
-    a, b = _numbers(x1, x2)
+    a, b = _numbers(a, b)
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     if a.shape[-1] not in (2, 3) or b.shape[-1] not in (2, 3):
@@ -143,10 +167,21 @@ def cross(x1, x2, axisa=-1, axisb=-1, axisc=-1, axis=None):
     return moveaxis(stack([term(1, 2), term(2, 0), z], -1), -1, axisc)
 
 
-def einsum(subscripts, *operands):
-    """Sums of products by index letters: "ij,jk->ik"; "..." stands for batch dims. Two operands at a time."""
+def einsum_order(subscripts, shapes, optimize):
+    """NumPy's einsum_path of arrays of these shapes. "auto" takes the best order of up to four operands, and a greedy one of more."""
+    if isinstance(optimize, str) and optimize == "auto":
+        optimize = "optimal" if len(shapes) <= 4 else "greedy"
+    return np.einsum_path(subscripts, *[np.broadcast_to(np.float32(0), shape) for shape in shapes], optimize=optimize)
+
+
+def einsum(subscripts, *operands, out=None, optimize="auto", preferred_element_type=None):
+    """Sums of products by index letters: "ij,jk->ik"; "..." stands for batch dims. Two operands at a time, in the order that
+    `optimize` says, as NumPy's: "auto", "greedy" or "optimal" (True is greedy), False from left to right, or a path of einsum_path."""
+    no_out(out)
     if not isinstance(subscripts, str):
         raise TypeError(f"einsum takes the subscripts as a string such as \"ij,jk->ik\" first, not {type(subscripts).__name__}")
+    if preferred_element_type is not None:
+        return in_dtype(functools.partial(einsum, subscripts), preferred_element_type, *operands, optimize=optimize)
     arrays = _numbers(*operands) if len(operands) > 1 else [as_array(x) for x in operands]
     terms, _, out = subscripts.replace(" ", "").partition("->")
     terms = terms.split(",")
@@ -183,14 +218,25 @@ def einsum(subscripts, *operands):
         if c not in extents:
             raise ValueError(f"einsum '{subscripts}': the result's '{c}' stands in no operand")
     work = [_single(term, x) for term, x in zip(named, arrays)]
-    while len(work) > 1:
-        (s, a), (t, b) = work[0], work[1]
-        later = set(out).union(*[set(term) for term, _ in work[2:]]) if len(work) > 2 else set(out)
-        work = [_pair(s, a, t, b, later)] + work[2:]
+    for places in _steps(work, out, optimize):
+        taken = [work.pop(p) for p in sorted(places, reverse=True)][::-1]
+        while len(taken) > 1:
+            (s, a), (t, b) = taken[:2]
+            taken = [_pair(s, a, t, b, set(out).union(*[set(term) for term, _ in taken[2:] + work]))] + taken[2:]
+        work += taken
     term, x = work[0]
     for c in [c for c in term if c not in out]:
         x, term = _total(x, term.index(c)), term.replace(c, "")
     return transpose(x, [term.index(c) for c in out]) if term != out else x
+
+
+def _steps(work, out, optimize):
+    """Which operands to multiply next, again and again; each time the product comes last."""
+    if optimize is False or isinstance(optimize, str) and optimize == "auto" and \
+            (len(work) < 3 or any(isinstance(n, str) for _, x in work for n in x.shape)):
+        return [(0, 1)] + [(0, n) for n in range(len(work) - 2, 0, -1)] if len(work) > 1 else []
+    subscripts = ",".join(term for term, _ in work) + "->" + out
+    return einsum_order(subscripts, [x.shape for _, x in work], optimize)[0][1:]
 
 
 def _single(term, x):

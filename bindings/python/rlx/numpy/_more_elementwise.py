@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import _dtypes, ops
 from .._array import as_array, convert
+from .._control import while_loop
 from . import _elementwise as ew
 
 
@@ -33,9 +34,9 @@ def rad2deg(x):
 radians, degrees = deg2rad, rad2deg
 
 
-def angle(x, deg=False):
+def angle(z, deg=False):
     """The angle of a complex number; 0 or pi of a real one."""
-    x = ew.inexact(x)
+    x = ew.inexact(z)
     a = ew.arctan2(ew.imag(x), ew.real(x))
     return rad2deg(a) if deg else a
 
@@ -116,13 +117,15 @@ def heaviside(x1, x2):
     return ew.where(ew.isnan(a), a, step)
 
 
-def isneginf(x):
+def isneginf(x, out=None):
     """x is -inf."""
+    ew.no_out(out)
     return ew.equal(ew.inexact(ew.not_complex(x, "isneginf")), -np.inf)
 
 
-def isposinf(x):
+def isposinf(x, out=None):
     """x is inf."""
+    ew.no_out(out)
     return ew.equal(ew.inexact(ew.not_complex(x, "isposinf")), np.inf)
 
 
@@ -138,15 +141,15 @@ def iscomplex(x):
 
 
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    """NaN and the infinities as numbers: 0, the largest and the lowest of the dtype unless said otherwise. `copy` may be NumPy's
-    True alone: arrays do not change."""
+    """NaN and the infinities as numbers: 0, the largest and the lowest of the dtype unless said otherwise. The result is an array
+    of its own, as arrays do not change: `copy` may be NumPy's True alone."""
     if copy is not True:
         raise ValueError(f"copy is {copy!r}; arrays do not change, so that nan_to_num makes another one. The number for NaN is nan=...")
     x = as_array(x)
     if not _dtypes.is_inexact(x.dtype_name):
         return x
     if _dtypes.is_complex(x.dtype_name):
-        return ops.complex(nan_to_num(ops.real(x), True, nan, posinf, neginf), nan_to_num(ops.imag(x), True, nan, posinf, neginf))
+        return ops.complex(*[nan_to_num(part, True, nan, posinf, neginf) for part in (ops.real(x), ops.imag(x))])
     _real("nan_to_num", *[each for each in (nan, posinf, neginf) if each is not None])
     largest = float(np.finfo(x.dtype).max) if x.dtype_name != "bf16" else 3.3895313892515355e38
     y = ew.where(ew.isnan(x), ew.constant_like(x, nan), x)
@@ -209,7 +212,6 @@ def ldexp(x1, x2):
 
 def gcd(x1, x2):
     """The greatest common divisor of integers, by Euclid."""
-    from .._control import while_loop
     a, b = ew.together(x1, x2)
     if not _dtypes.is_integer(a.dtype_name):
         raise TypeError(f"gcd takes integers, got {a.dtype_name}")
@@ -233,25 +235,25 @@ def lcm(x1, x2):
     return ew.where(zero, d, ew.multiply(ew.abs(a), ew.floor_divide(ew.abs(b), ew.where(zero, ew.constant_like(d, 1), d))))
 
 
-def isclose(x1, x2, rtol=1e-5, atol=1e-8, equal_nan=False):
-    """|x1 - x2| <= atol + rtol |x2|; infinities equal themselves."""
-    a, b = ew.together(x1, x2)
+def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """|a - b| <= atol + rtol |b|; infinities equal themselves."""
+    a, b = ew.together(a, b)
     a, b = ew.inexact(a), ew.inexact(b)
     near = ew.less_equal(ew.abs(ew.subtract(a, b)), ew.add(ew.multiply(ew.abs(b), rtol), atol))
     near = ew.logical_or(ew.equal(a, b), ew.logical_and(ew.logical_and(ew.isfinite(a), ew.isfinite(b)), near))
     return ew.logical_or(near, ew.logical_and(ew.isnan(a), ew.isnan(b))) if equal_nan else near
 
 
-def allclose(x1, x2, rtol=1e-5, atol=1e-8, equal_nan=False):
+def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     """isclose everywhere."""
     from ._reductions import all
-    return all(isclose(x1, x2, rtol, atol, equal_nan))
+    return all(isclose(a, b, rtol, atol, equal_nan))
 
 
-def array_equal(x1, x2, equal_nan=False):
+def array_equal(a1, a2, equal_nan=False):
     """One shape, and equal everywhere."""
     from ._reductions import all
-    a, b = as_array(x1), as_array(x2)
+    a, b = as_array(a1), as_array(a2)
     if a.shape != b.shape:
         return as_array(False)
     same = ew.equal(a, b)

@@ -25,14 +25,14 @@ def _triangle(x, k, upper):
     return ew.where(keep, x, ew.constant_like(x, 0))
 
 
-def tril(x, k=0):
+def tril(m, k=0):
     """Zeros above the k-th diagonal of the last two dims."""
-    return _triangle(x, k, False)
+    return _triangle(m, k, False)
 
 
-def triu(x, k=0):
+def triu(m, k=0):
     """Zeros below the k-th diagonal of the last two dims."""
-    return _triangle(x, k, True)
+    return _triangle(m, k, True)
 
 
 def tril_indices(n, k=0, m=None):
@@ -45,9 +45,9 @@ def triu_indices(n, k=0, m=None):
     return tuple(as_array(i.astype(np.int32)) for i in np.triu_indices(n, k, m))
 
 
-def diag(x, k=0):
+def diag(v, k=0):
     """The k-th diagonal of a matrix, or a matrix with that diagonal of a vector."""
-    x = as_array(x)
+    x = as_array(v)
     if x.ndim == 2:
         from ._linear import diagonal
         return diagonal(x, k)
@@ -58,9 +58,9 @@ def diag(x, k=0):
     return zeros((n, n), x.dtype).at[i + max(-k, 0), i + max(k, 0)].set(x)
 
 
-def diagflat(x, k=0):
-    """A matrix with the flattened x as its k-th diagonal."""
-    return diag(ravel(x), k)
+def diagflat(v, k=0):
+    """A matrix with the flattened v as its k-th diagonal."""
+    return diag(ravel(v), k)
 
 
 def atleast_1d(*xs):
@@ -85,40 +85,40 @@ def atleast_3d(*xs):
     return made[0] if len(made) == 1 else made
 
 
-def vstack(xs):
+def vstack(tup, dtype=None):
     """Rows on rows."""
-    return concatenate([atleast_2d(x) for x in xs], 0)
+    return concatenate([atleast_2d(x) for x in tup], 0, dtype)
 
 
-def hstack(xs):
+def hstack(tup, dtype=None):
     """Side by side."""
-    arrays = [atleast_1d(x) for x in xs]
-    return concatenate(arrays, 0 if arrays[0].ndim == 1 else 1)
+    arrays = [atleast_1d(x) for x in tup]
+    return concatenate(arrays, 0 if arrays[0].ndim == 1 else 1, dtype)
 
 
-def dstack(xs):
+def dstack(tup, dtype=None):
     """Along the third axis."""
-    return concatenate([atleast_3d(x) for x in xs], 2)
+    return concatenate([atleast_3d(x) for x in tup], 2, dtype)
 
 
-def column_stack(xs):
+def column_stack(tup):
     """Vectors as columns, matrices side by side."""
-    return concatenate([reshape(x, (as_array(x).size, 1)) if as_array(x).ndim < 2 else as_array(x) for x in xs], 1)
+    return concatenate([reshape(x, (as_array(x).size, 1)) if as_array(x).ndim < 2 else as_array(x) for x in tup], 1)
 
 
-def flipud(x):
+def flipud(m):
     """Upside down."""
-    return flip(x, 0)
+    return flip(m, 0)
 
 
-def fliplr(x):
+def fliplr(m):
     """The second axis turned around."""
-    return flip(x, 1)
+    return flip(m, 1)
 
 
-def rot90(x, k=1, axes=(0, 1)):
+def rot90(m, k=1, axes=(0, 1)):
     """Turned by 90 degrees, k times, from the first of the axes toward the second."""
-    x = as_array(x)
+    x = as_array(m)
     a, b = axes_of(tuple(axes), x.ndim)
     k %= 4
     if k == 0:
@@ -128,9 +128,13 @@ def rot90(x, k=1, axes=(0, 1)):
     return swapaxes(flip(x, b), a, b) if k == 1 else flip(swapaxes(x, a, b), b)
 
 
-def unravel_index(indices, shape):
-    """Flat indices as one index for each dim. Negative ones count from the end; those out of range become the nearest in range,
-    as in JAX."""
+def unravel_index(indices, shape, order="C"):
+    """Flat indices as one index for each dim, in row-major order, or for the order "F" with the first index running fastest. Negative ones
+    count from the end; those out of range become the nearest in range, as in JAX."""
+    if order == "F":
+        return unravel_index(indices, tuple(shape)[::-1] if isinstance(shape, (tuple, list)) else shape)[::-1]
+    if order != "C":
+        raise ValueError(f"order is {order!r}; it is C or F")
     indices = as_array(indices)
     shape = [operator.index(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape)]
     total = math.prod(shape)
@@ -144,13 +148,20 @@ def unravel_index(indices, shape):
     return tuple(reversed(out))
 
 
-def diff(x, n=1, axis=-1):
-    """Differences of neighbours along an axis, n times."""
+def diff(a, n=1, axis=-1, prepend=None, append=None):
+    """Differences of neighbours along an axis, n times. What is to be prepended or appended has one extent along the axis, or is a
+    number."""
     from ._shape import slice_axis
-    x = as_array(x)
+    x = as_array(a)
     axis = axis_of(axis, x.ndim)
     if operator.index(n) < 0:
         raise ValueError(f"n is {n}; differences are taken 0 times or more")
+    if n == 0:
+        return x
+    whole = [end if end is None or as_array(end).ndim else ew.broadcast_to(end, [1 if d == axis else m for d, m in enumerate(x.shape)])
+             for end in (prepend, append)]
+    if prepend is not None or append is not None:
+        x = concatenate([part for part in (whole[0], x, whole[1]) if part is not None], axis)
     for _ in range(n):
         extent = x.shape[axis]
         later, earlier = slice_axis(x, axis, min(1, extent), extent), slice_axis(x, axis, 0, max(extent - 1, 0))

@@ -5,10 +5,10 @@ import operator
 
 import numpy as np
 
-from .. import ops
+from .. import _dtypes, ops
 from .._array import as_array, convert
 from .._native import Error, at_user_line
-from ._elementwise import broadcast_to, promoted
+from ._elementwise import broadcast_to, no_out, promoted
 
 
 def axis_of(axis, rank):
@@ -31,9 +31,22 @@ def axes_of(axis, rank):
     return axes
 
 
-def reshape(x, shape, *rest):
-    """The same elements in row-major order under another shape; one extent may be -1."""
-    x = as_array(x)
+def check_order(order, orders="CFA"):
+    """Whether columns come first. Arrays lie in row-major order, so that "A" and "K", the order that they are in, are "C"."""
+    if order not in tuple(orders):
+        raise ValueError(f"order is {order!r}; it is {', '.join(orders)}")
+    return order == "F"
+
+
+def reshape(a, shape, *rest, order="C", copy=None):
+    """The same elements under another shape, in row-major order, or for the order "F" with the first index running fastest; one
+    extent may be -1. Arrays do not change, so that `copy` makes no difference."""
+    x = as_array(a)
+    if len(rest) == 1 and rest[0] in ("C", "F", "A") and not isinstance(shape, (int, str, np.integer)):  # as NumPy, the third one
+        order, rest = rest[0], ()
+    if check_order(order):
+        dims = (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
+        return transpose(reshape(transpose(x), (dims + rest)[::-1]))
     if rest and not isinstance(shape, (int, str, np.integer)):
         raise TypeError(f"reshape takes a shape, or its extents one by one, not {shape!r} and {rest!r}")
     shape = (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
@@ -47,14 +60,15 @@ def reshape(x, shape, *rest):
     return x if tuple(shape) == x.shape else ops.reshape(x, dims=shape)
 
 
-def ravel(x):
-    """The elements in one dim."""
-    return reshape(x, -1) if as_array(x).size else reshape(x, (0,))
+def ravel(a, order="C"):
+    """The elements in one dim, in row-major order; for the order "F" with the first index running fastest."""
+    x = transpose(a) if check_order(order, "CFAK") else as_array(a)
+    return reshape(x, -1) if x.size else reshape(x, (0,))
 
 
-def transpose(x, axes=None):
+def transpose(a, axes=None):
     """The dims in another order, reversed where none is given."""
-    x = as_array(x)
+    x = as_array(a)
     order = tuple(range(x.ndim))[::-1] if axes is None else axes_of(axes, x.ndim)
     return x if order == tuple(range(x.ndim)) else ops.transpose(x, permutation=order)
 
@@ -62,11 +76,11 @@ def transpose(x, axes=None):
 permute_dims = transpose
 
 
-def moveaxis(x, source, destination):
+def moveaxis(a, source, destination):
     """Axes moved to other places; the rest keep their order."""
     if source is None or destination is None:
         raise TypeError("moveaxis takes an axis or several, not None")
-    x = as_array(x)
+    x = as_array(a)
     source, destination = axes_of(source, x.ndim), axes_of(destination, x.ndim)
     if len(source) != len(destination):
         raise ValueError("source and destination must name equally many axes")
@@ -76,27 +90,27 @@ def moveaxis(x, source, destination):
     return transpose(x, order)
 
 
-def swapaxes(x, axis1, axis2):
+def swapaxes(a, axis1, axis2):
     """Two axes exchanged."""
-    x = as_array(x)
+    x = as_array(a)
     order = list(range(x.ndim))
-    a, b = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
-    order[a], order[b] = order[b], order[a]
+    first, second = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
+    order[first], order[second] = order[second], order[first]
     return transpose(x, order)
 
 
-def expand_dims(x, axis):
+def expand_dims(a, axis):
     """New dims of extent 1 at these places of the result."""
-    x = as_array(x)
+    x = as_array(a)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     axes = axes_of(tuple(axes), x.ndim + len(axes))
     rest = iter(x.shape)
     return reshape(x, [1 if d in axes else next(rest) for d in range(x.ndim + len(axes))])
 
 
-def squeeze(x, axis=None):
+def squeeze(a, axis=None):
     """Without dims of extent 1."""
-    x = as_array(x)
+    x = as_array(a)
     axes = tuple(d for d in range(x.ndim) if x.shape[d] == 1) if axis is None else axes_of(axis, x.ndim)
     for a in axes:
         if x.shape[a] != 1:
@@ -110,8 +124,7 @@ def concatenate(arrays, axis=0, dtype=None):
     if axis is not None and any(x.ndim == 0 for x in arrays):
         raise ValueError("arrays of rank 0 have no axis to be concatenated along; stack them")
     if dtype is not None:
-        from ._creation import astype
-        arrays = [astype(x, dtype) for x in arrays]
+        arrays = [convert(x, _dtypes.name_of(dtype)) for x in arrays]
     if axis is None:
         arrays, axis = [ravel(x) for x in arrays], 0
     axis = axis_of(axis, arrays[0].ndim)
@@ -121,11 +134,12 @@ def concatenate(arrays, axis=0, dtype=None):
 concat = concatenate
 
 
-def stack(arrays, axis=0):
+def stack(arrays, axis=0, out=None, dtype=None):
     """The arrays along a new axis."""
+    no_out(out)
     arrays = promoted(*arrays)
     rank = arrays[0].ndim + 1
-    return concatenate([expand_dims(x, axis_of(axis, rank)) for x in arrays], axis_of(axis, rank))
+    return concatenate([expand_dims(x, axis_of(axis, rank)) for x in arrays], axis_of(axis, rank), dtype)
 
 
 def _check_sections(sections):
@@ -133,9 +147,9 @@ def _check_sections(sections):
         raise ValueError(f"an array splits into 1 part or more, not into {sections}")
 
 
-def split(x, indices_or_sections, axis=0):
+def split(ary, indices_or_sections, axis=0):
     """Parts along an axis: so many equal ones, or cut before these indices."""
-    x = as_array(x)
+    x = as_array(ary)
     axis = axis_of(axis, x.ndim)
     n = x.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
@@ -148,9 +162,9 @@ def split(x, indices_or_sections, axis=0):
     return [slice_axis(x, axis, a, max(a, b)) for a, b in zip(cuts, cuts[1:])]
 
 
-def array_split(x, indices_or_sections, axis=0):
+def array_split(ary, indices_or_sections, axis=0):
     """Like split; parts may differ by one."""
-    x = as_array(x)
+    x = as_array(ary)
     n = x.shape[axis_of(axis, x.ndim)]
     if isinstance(indices_or_sections, (int, np.integer)):
         _check_sections(indices_or_sections)
@@ -167,15 +181,15 @@ def slice_axis(x, axis, start, stop, step=1):
     return ops.slice(x, starts=starts, limits=limits, strides=strides)
 
 
-def flip(x, axis=None):
+def flip(m, axis=None):
     """The elements in opposite order along these axes, all for None."""
-    x = as_array(x)
+    x = as_array(m)
     return ops.reverse(x, axes=axes_of(axis, x.ndim))
 
 
-def roll(x, shift, axis=None):
+def roll(a, shift, axis=None):
     """Elements moved around cyclically."""
-    x = as_array(x)
+    x = as_array(a)
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)  # one that is named twice is moved twice
@@ -184,18 +198,18 @@ def roll(x, shift, axis=None):
         axes = axes * len(shifts)
     if len(axes) != len(shifts) or not axes:
         raise ValueError(f"roll takes one shift for each axis, got {len(shifts)} for {len(axes)}")
-    for a, s in zip(axes, shifts):
-        a, s = axis_of(a, x.ndim), int(s)
-        n = x.shape[a]
+    for d, s in zip(axes, shifts):
+        d, s = axis_of(d, x.ndim), int(s)
+        n = x.shape[d]
         if n and s % n:
             s %= n
-            x = concatenate([slice_axis(x, a, n - s, n), slice_axis(x, a, 0, n - s)], a)
+            x = concatenate([slice_axis(x, d, n - s, n), slice_axis(x, d, 0, n - s)], d)
     return x
 
 
-def tile(x, reps):
-    """x repeated as a whole."""
-    x = as_array(x)
+def tile(A, reps):
+    """The array repeated as a whole."""
+    x = as_array(A)
     reps = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
     rank = max(x.ndim, len(reps))
     x = reshape(x, (1,) * (rank - x.ndim) + x.shape)
@@ -205,12 +219,28 @@ def tile(x, reps):
     return reshape(wide, [n * r for n, r in zip(x.shape, reps)])
 
 
-def repeat(x, repeats, axis=None):
-    """Each element repeated; with a list, each its own number of times."""
-    x = as_array(x)
+def _repeated_so_many(x, repeats, axis, total):
+    """`total` elements along the axis: what is missing at the end is the last element's, what is too many falls away."""
+    n = x.shape[axis]
+    counts = broadcast_to(convert(as_array(repeats), "i32"), (n,))
+    if n == 0 or total == 0:
+        return slice_axis(x, axis, 0, 0)
+    starts = ops.sub(ops.cumsum(counts, axis=0), counts)
+    begun = ops.cumsum(broadcast_to(as_array(np.int32(0)), (total,)).at[starts].add(1), axis=0)
+    return ops.take(x, begun - 1, axis=axis)
+
+
+def repeat(a, repeats, axis=None, *, total_repeat_length=None):
+    """Each element repeated; with a list, each its own number of times. Of numbers that are traced, `total_repeat_length` says how
+    many elements there are in the end: what is missing is the last element's, what is too many falls away."""
+    x = as_array(a)
     if axis is None:
         x, axis = ravel(x), 0
     axis = axis_of(axis, x.ndim)
+    if total_repeat_length is not None:
+        return _repeated_so_many(x, repeats, axis, operator.index(total_repeat_length))
+    if getattr(repeats, "is_traced", False):
+        raise TypeError("how many elements traced repeats make is not known while tracing; give repeat a total_repeat_length")
     if isinstance(repeats, (int, np.integer)):
         wide = broadcast_to(expand_dims(x, axis + 1), x.shape[: axis + 1] + (int(repeats),) + x.shape[axis + 1:])
         return reshape(wide, x.shape[:axis] + (x.shape[axis] * int(repeats),) + x.shape[axis + 1:])
@@ -231,10 +261,10 @@ def _pad_width(pad_width, rank):
     return [(int(a), int(b)) for a, b in width]
 
 
-def pad(x, pad_width, mode="constant", constant_values=0):
-    """Elements added around x. Modes: constant, edge, reflect, symmetric, wrap. constant_values is one number, or (before,
+def pad(array, pad_width, mode="constant", constant_values=0):
+    """Elements added around the array. Modes: constant, edge, reflect, symmetric, wrap. constant_values is one number, or (before,
     after), or one such pair for each axis."""
-    x = as_array(x)
+    x = as_array(array)
     width = _pad_width(pad_width, x.ndim)
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         raise ValueError(f"mode is {mode!r}; it is constant, edge, reflect, symmetric or wrap")

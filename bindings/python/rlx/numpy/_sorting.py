@@ -3,7 +3,7 @@
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, convert, current_trace
+from .._array import as_array, convert
 from . import _elementwise as ew
 from ._creation import arange, full
 from ._indexing import take
@@ -16,18 +16,21 @@ def _complex_keys(x):
     return ops.real(x), ops.imag(x)
 
 
-def _one_order(kind, order):
-    """What NumPy's sorts are asked for besides: all of its ways to sort give the same here, and there are no fields."""
-    if kind not in (None, "quicksort", "heapsort", "mergesort", "stable"):
-        raise ValueError(f"kind is {kind!r}; it is quicksort, heapsort, mergesort or stable, which are all one here")
+_KINDS = (None, "quicksort", "heapsort", "mergesort", "stable")
+
+
+def _check_kind(kind, order):
+    if kind not in _KINDS:
+        raise ValueError(f"kind is {kind!r}; it is {', '.join(_KINDS[1:])}, and all of them are one stable sort")
     if order is not None:
-        raise ValueError("order names the fields of an array that has some; arrays of RLX have none")
+        raise ValueError("order names the fields of structured arrays, and there are none of those; see lexsort")
 
 
-def sort(x, axis=-1, kind=None, order=None, *, descending=False, stable=True):
-    """In order along an axis (of the flattened elements for None); NaN comes last. Complex numbers by real, then imaginary part."""
-    _one_order(kind, order)
-    x = as_array(x)
+def sort(a, axis=-1, kind=None, order=None, *, stable=True, descending=False):
+    """In order along an axis (of the flattened elements for None); NaN comes last. Complex numbers by real, then imaginary part.
+    Each `kind` is one stable sort."""
+    _check_kind(kind, order)
+    x = as_array(a)
     if axis is None:
         x, axis = ravel(x), 0
     axis = axis_of(axis, x.ndim)
@@ -39,10 +42,15 @@ def sort(x, axis=-1, kind=None, order=None, *, descending=False, stable=True):
     return ops.sort_values(x, axis=axis, descending=descending)
 
 
-def argsort(x, axis=-1, kind=None, order=None, *, descending=False, stable=True):
-    """Where the elements in order stood, int32; equal ones in order of place."""
-    _one_order(kind, order)
-    x = as_array(x)
+def argsort(a, axis=-1, kind=None, order=None, *, stable=True, descending=False, dtype=None):
+    """Where the elements in order stood, int32 unless `dtype` says otherwise; equal ones in order of place."""
+    _check_kind(kind, order)
+    if dtype is not None:
+        name = _dtypes.name_of(dtype)
+        if not _dtypes.is_integer(name):
+            raise TypeError(f"places are integers, and dtype is {name}")
+        return convert(argsort(a, axis, stable=stable, descending=descending), name)
+    x = as_array(a)
     if axis is None:
         x, axis = ravel(x), 0
     axis = axis_of(axis, x.ndim)
@@ -55,9 +63,23 @@ def argsort(x, axis=-1, kind=None, order=None, *, descending=False, stable=True)
     return ops.argsort(convert(x, "u8") if x.dtype_name == "bool" else x, axis=axis, descending=descending)
 
 
-def searchsorted(a, v, side="left"):
-    """Where v would be inserted into the sorted vector a, int32."""
+_SEARCHES = (None, "scan", "scan_unrolled", "sort", "compare_all", "default")
+
+
+def _check_search(method):
+    if method not in _SEARCHES:
+        raise ValueError(f"method is {method!r}; it is {', '.join(_SEARCHES[1:])}, and the result is the same")
+
+
+def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
+    """Where v would be inserted into the sorted vector a, int32; `sorter` are the places that sort a, if it is not. JAX's `method`
+    makes no difference: v is compared with all of a."""
+    _check_search(method)
     a, v = ew.promoted(a, v)
+    if sorter is not None:
+        if a.ndim != 1 or as_array(sorter).shape != a.shape:
+            raise ValueError(f"sorter has a place for each element, got the shapes {a.shape} and {as_array(sorter).shape}")
+        a = take(a, sorter)
     if a.ndim != 1:
         raise ValueError(f"searchsorted takes a sorted vector, got rank {a.ndim}")
     if side not in ("left", "right"):
@@ -72,17 +94,29 @@ def searchsorted(a, v, side="left"):
     return reshape(sum(before, 1), v.shape)
 
 
-def digitize(x, bins, right=False):
-    """The bin of each element, for bins in increasing order."""
-    return searchsorted(bins, x, "left" if right else "right")
+def digitize(x, bins, right=False, *, method=None):
+    """The bin of each element, for bins in increasing order, or in decreasing order. `method` is searchsorted's."""
+    _check_search(method)
+    bins = as_array(bins)
+    if bins.ndim != 1:
+        raise ValueError(f"bins are a vector, got rank {bins.ndim}")
+    if not _dtypes.is_float(bins.dtype_name) and not _dtypes.is_integer(bins.dtype_name):
+        raise TypeError(f"bins are real numbers, got {bins.dtype_name}")
+    rising = searchsorted(bins, x, "left" if right else "right")
+    if bins.shape[0] < 2:
+        return rising
+    # Of falling bins what is in front of x counts from the other end.
+    falling = bins.shape[0] - searchsorted(bins[::-1], x, "left" if right else "right")
+    return ew.where(ew.less_equal(bins[0], bins[-1]), rising, falling)
 
 
-def nonzero(x, size=None, fill_value=0):
+def nonzero(a, *, size=None, fill_value=None):
     """The indices of elements that are not 0, one vector for each dim. While tracing, `size` says how many there are room
-    for; places beyond hold `fill_value`."""
-    x = as_array(x)
+    for; places beyond hold `fill_value`, 0 by default."""
+    fill_value = 0 if fill_value is None else fill_value
+    x = as_array(a)
     if size is None:
-        if x.is_traced or current_trace() is not None:
+        if x.is_traced:
             raise TypeError("how many elements are not 0 is not known while tracing; give nonzero a size")
         return tuple(as_array(i.astype(np.int32)) for i in np.nonzero(x.numpy()))
     flags = convert(reshape(ew.truth(x), (x.size,)), "i32")
@@ -94,11 +128,27 @@ def nonzero(x, size=None, fill_value=0):
     return tuple(ew.where(there, i, f) for i, f in zip(unravel_index(at, x.shape or (1,)), fills))
 
 
-def argwhere(x, size=None, fill_value=0):
-    """The indices of elements that are not 0, one row each."""
+def where(condition, x=None, y=None, *, size=None, fill_value=None):
+    """x where the condition holds, else y. Without both of them the places where it holds, as `nonzero` has them."""
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise TypeError("where takes both x and y, or neither of them")
+    if size is not None or fill_value is not None:
+        raise ValueError("size and fill_value are of where without x and y, which gives places")
+    return ew.where(condition, x, y)
+
+
+def flatnonzero(a, *, size=None, fill_value=None):
+    """The places in the flattened array of elements that are not 0; `size` and `fill_value` are those of `nonzero`."""
+    return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a, *, size=None, fill_value=None):
+    """The indices of elements that are not 0, one row each; `size` and `fill_value` are those of `nonzero`."""
     from ._shape import stack
-    x = as_array(x)
-    found = nonzero(x if x.ndim else reshape(x, (1,)), size, fill_value)
+    x = as_array(a)
+    found = nonzero(x if x.ndim else reshape(x, (1,)), size=size, fill_value=fill_value)
     return stack(found, 1) if x.ndim else full((found[0].shape[0], 0), 0, "i32")
 
 
@@ -127,11 +177,16 @@ def bincount(x, weights=None, minlength=0, length=None):
     return start if x.size == 0 or length == 0 else start.at[x].add(values)
 
 
-def isin(x, test_elements, assume_unique=False, invert=False):
-    """Whether each element is among the others. `assume_unique` changes nothing here."""
+def isin(element, test_elements, assume_unique=False, invert=False, *, kind=None, method="auto"):
+    """Whether each element is among the others. That they are unique is a promise that nothing here needs, and NumPy's `kind` and JAX's
+    `method` make no difference: each element is compared with all others."""
+    if kind not in (None, "sort", "table"):
+        raise ValueError(f"kind is {kind!r}; it is sort or table, and the result is the same")
+    if method not in ("auto", "compare_all", "binary_search", "sort"):
+        raise ValueError(f"method is {method!r}; it is auto, compare_all, binary_search or sort, and the result is the same")
     if not isinstance(invert, (bool, np.bool_)):
         raise TypeError(f"invert is True or False, not {invert!r}")
-    a, b = ew.promoted(x, test_elements)
+    a, b = ew.promoted(element, test_elements)
     if b.size == 0:
         found = ew.constant_like(ew.equal(a, a), False)
     else:
@@ -140,33 +195,52 @@ def isin(x, test_elements, assume_unique=False, invert=False):
     return ew.logical_not(found) if invert else found
 
 
-def unique(x, return_index=False, return_inverse=False, return_counts=False, axis=None, size=None, fill_value=None):
-    """The distinct elements (or slices along `axis`) in order. While tracing, `size` says how many there is room for."""
-    x = as_array(x)
-    if size is None:
-        if x.is_traced or current_trace() is not None:
-            raise TypeError("how many distinct elements there are is not known while tracing; give unique a size")
-        out = np.unique(x.numpy(), return_index, return_inverse, return_counts, axis=axis)
-        parts = out if isinstance(out, tuple) else (out,)
-        parts = (as_array(parts[0]),) + tuple(as_array(p.astype(np.int32)) for p in parts[1:])
-        return parts if len(parts) > 1 else parts[0]
-    if axis is not None:
-        raise TypeError("unique along an axis is not traced; flatten, or call it outside")
-    flat = ravel(x)
-    order = argsort(flat)
-    ordered = take(flat, order)
-    n = flat.shape[0]
-    first = ew.logical_or(ew.equal(arange(n, dtype="i32"), 0), ew.not_equal(ordered, take(ordered, ew.clip(arange(n, dtype="i32") - 1, 0))))
-    group = ops.cumsum(convert(first, "i32"), axis=0) - 1
-    starts = nonzero(first, size, n)[0]
-    there = ew.less(starts, n)
-    fill = take(ordered, 0) if fill_value is None else fill_value
-    values = ew.where(there, take(ordered, ew.clip(starts, 0, n - 1)), fill)
-    out = [values]
-    if return_index:
-        out.append(ew.where(there, take(order, ew.clip(starts, 0, n - 1)), 0))
-    if return_inverse:
-        out.append(reshape(full((n,), 0, "i32").at[order].set(group), x.shape))
-    if return_counts:
-        out.append(full((size,), 0, "i32").at[group].add(1))
-    return out[0] if len(out) == 1 else tuple(out)
+def lexsort(keys, axis=-1):
+    """Where the elements in order stood, int32: by the last of the keys, among equals by the one before, and so on."""
+    from ._indexing import take_along_axis
+    keys = list(keys) if isinstance(keys, (tuple, list)) else list(keys) if (keys := as_array(keys)).ndim else []
+    if not keys:
+        raise TypeError("lexsort takes a key or several")
+    keys = [as_array(k) for k in keys]
+    if len({k.shape for k in keys}) > 1:
+        raise ValueError(f"the keys have one shape, got {[k.shape for k in keys]}")
+    if keys[0].ndim == 0:
+        axis_of(axis, 1)
+        return as_array(np.int32(0))
+    axis = axis_of(axis, keys[0].ndim)
+    order = argsort(keys[0], axis)
+    for key in keys[1:]:  # each a stable sort of what the ones before left
+        order = take_along_axis(order, argsort(take_along_axis(key, order, axis), axis), axis)
+    return order
+
+
+def _kth(kth, n):
+    """The places that kth names, counted from the front."""
+    places = [kth] if np.ndim(kth) == 0 else list(kth)
+    return [axis_of(k, n) for k in places]
+
+
+def partition(a, kth, axis=-1, kind="introselect", order=None):
+    """The elements along an axis, the kth (or several) where it stands in order, lesser ones in front of it: all in order."""
+    if kind != "introselect":
+        raise ValueError(f"kind is {kind!r}; it is introselect")
+    x = as_array(a)
+    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    _kth(kth, x.shape[axis_of(axis, x.ndim)])
+    return sort(x, axis, order=order)
+
+
+def argpartition(a, kth, axis=-1, kind="introselect", order=None):
+    """Where the elements stood that `partition` gives, int32."""
+    if kind != "introselect":
+        raise ValueError(f"kind is {kind!r}; it is introselect")
+    x = as_array(a)
+    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    _kth(kth, x.shape[axis_of(axis, x.ndim)])
+    return argsort(x, axis, order=order)
+
+
+def sort_complex(a):
+    """The elements in order as complex numbers: by the real part, then by the imaginary one."""
+    x = sort(a)
+    return x if _dtypes.is_complex(x.dtype_name) else convert(x, "c128" if x.dtype_name in ("f64", "i64", "u64") else "c64")

@@ -8,42 +8,85 @@ import numpy as np
 from .. import _dtypes, ops
 from .._array import Array, as_array, convert
 from . import _elementwise as ew
-from ._creation import arange, full, linspace
-from ._indexing import take, take_along_axis
+from ._creation import full, linspace
+from ._indexing import take_along_axis
 from ._linear import matmul
-from ._reductions import any, check_keepdims, count_nonzero, max, mean, min, sum
+from ._reductions import any, check_keepdims, cumsum, max, mean, min, sum
 from ._shape import axes_of, moveaxis, ravel, reshape, stack
-from ._sorting import searchsorted, sort
+from ._sorting import argsort, searchsorted, sort
 
 
-def nansum(x, axis=None, keepdims=False):
-    """The sum of what is not NaN."""
-    x = as_array(x)
-    return sum(ew.where(ew.isnan(x), ew.constant_like(x, 0), x), axis, keepdims=keepdims)
+# The place of a quantile q among n elements, counted from 0, is n q + alpha + q (1 - alpha - beta) - 1, for these alpha and beta:
+# R. J. Hyndman, Y. Fan, "Sample quantiles in statistical packages", The American Statistician 50 (1996).
+_PLOTTED = {"linear": (1, 1), "interpolated_inverted_cdf": (0, 1), "hazen": (0.5, 0.5), "weibull": (0, 0), "median_unbiased": (1 / 3, 1 / 3),
+            "normal_unbiased": (3 / 8, 3 / 8)}
+_METHODS = ("lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf", "closest_observation", *_PLOTTED)
 
 
-def nanmean(x, axis=None, keepdims=False):
-    """The mean of what is not NaN; NaN where nothing is left."""
+def _weighted_quantile(x, q, axis, keepdims, weights, skip_nan):
+    """The first element in order up to which lies the part q of the weights: the method inverted_cdf."""
     x = ew.inexact(x)
-    count = sum(convert(ew.logical_not(ew.isnan(x)), _dtypes.real_part(x.dtype_name)), axis, keepdims=keepdims)
-    return ew.divide(nansum(x, axis, keepdims), count)
+    q, w = as_array(q, x.dtype_name), as_array(weights)
+    if _dtypes.is_complex(w.dtype_name):
+        raise TypeError(f"weights are real numbers, got {w.dtype_name}")
+    w = convert(w, x.dtype_name)
+    if w.shape != x.shape:
+        if axis is None:
+            raise TypeError(f"weights of shape {w.shape} for an array of shape {x.shape}; name the axis that they are along")
+        at = axes_of(axis, x.ndim)
+        if w.shape != tuple(x.shape[a] for a in at):
+            raise ValueError(f"weights of shape {w.shape} for axis {axis} of an array of shape {x.shape}")
+        w = ops.transpose(w, permutation=np.argsort(at).tolist())
+        w = ew.broadcast_to(reshape(w, [n if d in at else 1 for d, n in enumerate(x.shape)]), x.shape)
+    lanes, axes = _lanes(x, axis)
+    w, nans = _lanes(w, axis)[0], ew.isnan(lanes)
+    if skip_nan:
+        w = ew.where(nans, ew.constant_like(w, 0), w)
+    order = argsort(lanes, -1)
+    ordered, passed = take_along_axis(lanes, order, -1), cumsum(take_along_axis(w, order, -1), -1)
+    total = passed[..., -1:]
+    wanted = ew.multiply(total, ravel(q))  # [..., q]
+    before = ew.less(reshape(passed, passed.shape[:-1] + (1, passed.shape[-1])), reshape(wanted, wanted.shape + (1,)))
+    # Nothing in front of the first element that weighs anything counts.
+    weightless = sum(ew.equal(passed, 0), -1, keepdims=True)
+    at = ew.clip(ew.maximum(sum(before, -1), weightless), 0, lanes.shape[-1] - 1)
+    made = take_along_axis(ordered, at, -1)
+    spoiled = ew.equal(total, 0) if skip_nan else any(nans, -1, keepdims=True)
+    return _of_quantiles(ew.where(spoiled, ew.constant_like(made, np.nan), made), q, x, axes, keepdims)
 
 
-_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
-
-
-def _quantile(x, q, axis, keepdims, method, skip_nan):
-    if method not in _METHODS:
-        raise ValueError(f"method is {method!r}; it is one of {', '.join(_METHODS)}")
-    check_keepdims(keepdims)
-    x = ew.inexact(x)
-    q = as_array(q, x.dtype_name)
-    if not q.is_traced and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
-        raise ValueError(f"quantiles are from 0 to 1 (percentiles from 0 to 100), got {np.asarray(q).tolist()}")
+def _lanes(x, axis):
+    """x with the elements over these axes in the last dim, and the axes."""
     axes = axes_of(axis, x.ndim)
     kept = [d for d in range(x.ndim) if d not in axes]
     n = math.prod(x.shape[a] for a in axes)
-    lanes = reshape(ops.transpose(x, permutation=kept + list(axes)), [x.shape[d] for d in kept] + [n])
+    return reshape(ops.transpose(x, permutation=kept + list(axes)), [x.shape[d] for d in kept] + [n]), axes
+
+
+def _of_quantiles(made, q, x, axes, keepdims):
+    """The result, whose last dim are the quantiles so far: q's dims come first."""
+    made = moveaxis(made, -1, 0)
+    if keepdims:
+        made = reshape(made, [made.shape[0]] + [1 if d in axes else m for d, m in enumerate(x.shape)])
+    return reshape(made, q.shape + made.shape[1:])
+
+
+def _quantile(x, q, axis, keepdims, method, skip_nan, weights=None):
+    if method not in _METHODS:
+        raise ValueError(f"method is {method!r}; it is one of {', '.join(_METHODS)}")
+    check_keepdims(keepdims)
+    if weights is not None:
+        if method != "inverted_cdf":
+            raise ValueError(f"weights go with the method inverted_cdf alone, and method is {method!r}")
+        return _weighted_quantile(x, q, axis, keepdims, weights, skip_nan)
+    x = ew.inexact(x)
+    if _dtypes.is_complex(x.dtype_name):
+        raise TypeError(f"quantiles are of real numbers, got {x.dtype_name}; complex numbers have no order")
+    q = as_array(q, x.dtype_name)
+    if not q.is_traced and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
+        raise ValueError(f"quantiles are from 0 to 1 (percentiles from 0 to 100), got {np.asarray(q).tolist()}")
+    lanes, axes = _lanes(x, axis)
+    n = lanes.shape[-1]
     ordered = sort(lanes, -1)
     nans = ew.isnan(lanes)
     if skip_nan:
@@ -51,7 +94,23 @@ def _quantile(x, q, axis, keepdims, method, skip_nan):
     else:
         count = full([1] * lanes.ndim, n, x.dtype_name)
     flat_q = ravel(q)
-    place = ew.multiply(ew.maximum(ew.subtract(count, 1), 0), flat_q)  # [..., q]
+    # The place among the elements, counted from 0: [..., q].
+    if method in ("lower", "higher", "midpoint", "nearest", "linear"):
+        place = ew.multiply(ew.maximum(ew.subtract(count, 1), 0), flat_q)
+    else:
+        alpha, beta = _PLOTTED.get(method, (0, 1))
+        place = ew.subtract(ew.add(ew.multiply(count, flat_q), ew.add(ew.multiply(flat_q, 1 - alpha - beta), alpha)), 1)
+        if method == "closest_observation":  # halves to the even one, counted from 1
+            place = ew.subtract(place, 0.5)
+            even = ew.logical_and(ew.equal(place, ew.floor(place)), ew.equal(ew.remainder(place, 2), 1))
+            place = ew.where(even, place, ew.floor(ew.add(place, 1)))
+        elif method == "inverted_cdf":
+            place = ew.ceil(place)
+        # Between two elements both count half; else the next one alone.
+        halves = ew.equal(place, ew.floor(place)) if method == "averaged_inverted_cdf" else None
+        if halves is not None:
+            place = ew.where(halves, ew.add(place, 0.5), ew.ceil(place))
+        place = ew.clip(place, 0, ew.maximum(ew.subtract(count, 1), 0))
     low, high = ew.floor(place), ew.ceil(place)
     shape = list(lanes.shape[:-1]) + [flat_q.shape[0]]
     place, low, high = (ew.broadcast_to(v, shape) for v in (place, low, high))
@@ -63,50 +122,67 @@ def _quantile(x, q, axis, keepdims, method, skip_nan):
     elif method == "nearest":
         made = at(ew.rint(place))
     else:
-        t = ew.subtract(place, low) if method == "linear" else full(shape, 0.5, x.dtype_name)
+        t = ew.subtract(place, low) if method != "midpoint" else full(shape, 0.5, x.dtype_name)
         if method == "midpoint":
             t = ew.where(ew.equal(low, high), ew.constant_like(t, 0), t)
         a, b = at(low), at(high)
         made = ew.where(ew.equal(a, b), a, ew.add(a, ew.multiply(ew.subtract(b, a), t)))
     spoiled = ew.equal(count, 0) if skip_nan else any(nans, -1, keepdims=True)
-    made = ew.where(spoiled, ew.constant_like(made, np.nan), made)
-    made = moveaxis(made, -1, 0)
-    if keepdims:
-        made = reshape(made, [flat_q.shape[0]] + [1 if d in axes else m for d, m in enumerate(x.shape)])
-    return reshape(made, q.shape + made.shape[1:])
+    return _of_quantiles(ew.where(spoiled, ew.constant_like(made, np.nan), made), q, x, axes, keepdims)
 
 
-def quantile(x, q, axis=None, keepdims=False, method="linear"):
-    """The q-quantiles over these axes; NaN if there is one. The dims of q come first."""
-    return _quantile(x, q, axis, keepdims, method, False)
+def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+    """The q-quantiles over these axes; NaN if there is one. The dims of q come first. `method` is NumPy's; `weights`, of a's shape or one
+    for each place along the axes, go with inverted_cdf. Arrays do not change, so that `overwrite_input`, a permission, is not used."""
+    ew.no_out(out)
+    return _quantile(a, q, axis, keepdims, method, False, weights)
 
 
-def nanquantile(x, q, axis=None, keepdims=False, method="linear"):
-    """The q-quantiles of what is not NaN."""
-    return _quantile(x, q, axis, keepdims, method, True)
+def nanquantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+    """The q-quantiles of what is not NaN, with quantile's parameters."""
+    ew.no_out(out)
+    return _quantile(a, q, axis, keepdims, method, True, weights)
 
 
-def percentile(x, q, axis=None, keepdims=False, method="linear"):
+def _hundredths(q, a):
+    return ew.divide(convert(q, ew.inexact(a).dtype_name), 100) if isinstance(q, Array) else np.true_divide(q, 100)
+
+
+def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
     """quantile, in hundredths."""
-    if not isinstance(q, Array):
-        return quantile(x, np.true_divide(q, 100), axis, keepdims, method)
-    return quantile(x, ew.divide(convert(q, ew.inexact(x).dtype_name), 100), axis, keepdims, method)
+    return quantile(a, _hundredths(q, a), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
-def median(x, axis=None, keepdims=False):
-    """The middle one in order, or the mean of the two."""
-    return quantile(x, 0.5, axis, keepdims)
+def nanpercentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+    """nanquantile, in hundredths."""
+    return nanquantile(a, _hundredths(q, a), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
-def cov(x, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None):
-    """The covariance matrix of variables that are rows (columns where not `rowvar`)."""
+def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+    """The middle one in order, or the mean of the two. `overwrite_input`, a permission, is not used."""
+    return quantile(a, 0.5, axis, out, overwrite_input, keepdims=keepdims)
+
+
+def _in_dtype(x, dtype):
+    """x as floats, of the dtype if one is given."""
+    if dtype is None:
+        return ew.inexact(x)
+    name = _dtypes.name_of(dtype)
+    if not _dtypes.is_inexact(name):
+        raise TypeError(f"covariances are floats or complex numbers, and dtype is {name}")
+    return convert(as_array(x), name)
+
+
+def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
+    """The covariance matrix of variables that are rows (columns where not `rowvar`), in floats, or computed in `dtype`."""
+    x = m
     if not isinstance(rowvar, (bool, int, np.bool_)) or not isinstance(bias, (bool, int, np.bool_)):
         raise TypeError(f"rowvar and bias are True or False, not {rowvar!r} and {bias!r}")
-    x = ew.inexact(x)
+    x = _in_dtype(x, dtype)
     x = reshape(x, (1, x.shape[0])) if x.ndim == 1 else x if rowvar else x.T
     if y is not None:
         from ._shape import concatenate
-        y = ew.inexact(y)
+        y = _in_dtype(y, dtype)
         x = concatenate([x, reshape(y, (1, y.shape[0])) if y.ndim == 1 else y if rowvar else y.T], 0)
     ddof = (0 if bias else 1) if ddof is None else ddof
     for name, weights in (("fweights", fweights), ("aweights", aweights)):
@@ -139,9 +215,9 @@ def _of_one(c):
     return reshape(c, ()) if c.size == 1 else c
 
 
-def corrcoef(x, y=None, rowvar=True):
+def corrcoef(x, y=None, rowvar=True, *, dtype=None):
     """Correlation coefficients of variables that are rows."""
-    c = cov(x, y, rowvar)
+    c = cov(x, y, rowvar, dtype=dtype)
     if c.size == 1:
         return reshape(ew.divide(c, c), ())
     from ._linear import diagonal
@@ -150,9 +226,12 @@ def corrcoef(x, y=None, rowvar=True):
         else ew.divide(ew.divide(c, reshape(d, (d.shape[0], 1))), d)
 
 
-def histogram_bin_edges(x, bins=10, range=None):
-    """The edges of so many equal bins over the range of x, or over `range`."""
-    x = ew.inexact(ravel(x))
+def histogram_bin_edges(a, bins=10, range=None, weights=None):
+    """The edges of so many equal bins over the range of the elements, or over `range`. Equal bins do not depend on `weights`, which have
+    the elements' shape."""
+    if weights is not None and as_array(weights).shape != as_array(a).shape:
+        raise ValueError(f"there is a weight for each element, got the shapes {as_array(a).shape} and {as_array(weights).shape}")
+    x = ew.inexact(ravel(a))
     if _dtypes.is_complex(x.dtype_name):
         raise TypeError(f"bins are of real numbers, got {x.dtype_name}")
     if not isinstance(bins, (int, np.integer)):
@@ -178,8 +257,9 @@ def histogram_bin_edges(x, bins=10, range=None):
     return convert(linspace(convert(low, x.dtype_name), convert(high, x.dtype_name), bins + 1), x.dtype_name)
 
 
-def histogram(x, bins=10, range=None, density=False, weights=None):
-    """(counts, edges). Counts are int32, or of the weights' dtype; the last bin includes its right edge. The weights have x's shape (ValueError)."""
+def histogram(a, bins=10, range=None, density=False, weights=None):
+    """(counts, edges). Counts are int32, or of the weights' dtype; the last bin includes its right edge. The weights have a's shape (ValueError)."""
+    x = a
     if weights is not None and as_array(weights).shape != as_array(x).shape:
         raise ValueError(f"histogram takes a weight for each element, got the shapes {as_array(x).shape} and {as_array(weights).shape}")
     x = ravel(x)
@@ -245,10 +325,33 @@ def histogramdd(sample, bins=10, range=None, density=False, weights=None):
     return counts, edges
 
 
-def gradient(x, *spacing, axis=None):
-    """Central differences inside, one-sided ones at the ends, along each axis (a list) or one."""
+def histogram2d(x, y, bins=10, range=None, density=False, weights=None):
+    """(counts over a grid, the edges along x, those along y) of points, as histogramdd has them."""
+    if not isinstance(bins, (int, np.integer)) and (as_array(bins).ndim == 1 if not isinstance(bins, (tuple, list)) else len(bins) != 2):
+        bins = (bins, bins)  # the edges along both
+    counts, (first, second) = histogramdd([x, y], bins, range, density, weights)
+    return counts, first, second
+
+
+def _one_sided(at, n, d):
+    """The derivatives at both ends of the parabola through three points; d are the two distances at each end, or one for all."""
+    (h1, h2), (g1, g2) = d
+    parts = []
+    for p, q, places in ((h1, h2, (0, 1, 2)), (g2, g1, (n - 1, n - 2, n - 3))):
+        near, mid, far = (at(i, i + 1) for i in places)
+        slope = ew.add(ew.add(ew.multiply(near, -(p * 2 + q) / (p * (p + q))), ew.multiply(mid, (p + q) / (p * q))),
+                       ew.multiply(far, -p / (q * (p + q))))
+        parts.append(slope if places[0] == 0 else ew.negative(slope))
+    return parts
+
+
+def gradient(f, *varargs, axis=None, edge_order=1):
+    """Central differences inside, one-sided ones at the ends (of two points, or of three for an `edge_order` of 2), along each axis (a
+    list) or one. `varargs` are the spacings: one for all axes or one for each, a number or the coordinates along it."""
     from ._shape import concatenate, slice_axis
-    x = as_array(x)
+    if edge_order not in (1, 2):
+        raise ValueError(f"edge_order is {edge_order!r}; it is 1 or 2")
+    x, spacing = as_array(f), varargs
     if x.dtype_name == "bool":
         raise TypeError("gradient subtracts, and bools have no difference; convert them to numbers first")
     x = ew.inexact(x)
@@ -259,8 +362,8 @@ def gradient(x, *spacing, axis=None):
     out = []
     for a, h in zip(axes, steps):
         n = x.shape[a]
-        if n < 2:
-            raise ValueError(f"gradient needs 2 elements along axis {a}, got {n}")
+        if n < edge_order + 1:
+            raise ValueError(f"gradient needs {edge_order + 1} elements along axis {a}, got {n}")
         at = lambda i, j: slice_axis(x, a, i, j)
         h = as_array(h)
         if h.ndim > 1:
@@ -271,6 +374,8 @@ def gradient(x, *spacing, axis=None):
             h = convert(h, x.dtype_name)
             inner = ew.divide(ew.subtract(at(2, n), at(0, n - 2)), ew.multiply(h, 2))
             first, last = ew.divide(ew.subtract(at(1, 2), at(0, 1)), h), ew.divide(ew.subtract(at(n - 1, n), at(n - 2, n - 1)), h)
+            if edge_order == 2:
+                first, last = _one_sided(at, n, ((h, h), (h, h)))
         else:
             d = convert(h[1:] - h[:-1], x.dtype_name)
             wide = lambda v: reshape(v, [-1 if k == a else 1 for k in np.arange(x.ndim)])
@@ -280,5 +385,7 @@ def gradient(x, *spacing, axis=None):
                            ew.multiply(at(2, n), before / (after * (before + after))))
             first = ew.divide(ew.subtract(at(1, 2), at(0, 1)), wide(d[:1]))
             last = ew.divide(ew.subtract(at(n - 1, n), at(n - 2, n - 1)), wide(d[-1:]))
+            if edge_order == 2:
+                first, last = _one_sided(at, n, ((wide(d[:1]), wide(d[1:2])), (wide(d[-2:-1]), wide(d[-1:]))))
         out.append(concatenate([first, inner, last], a))
     return out[0] if len(out) == 1 else out

@@ -10,7 +10,7 @@
 // magnitude. That is below the rounding errors of f32 sums along k as long as a column's numbers are of similar
 // magnitude; a block of columns where they are not gets a fourth split, thirteen products, and errors of 2^-32. Before
 // that, rows of weights that are much larger or smaller than the others are balanced by a power of 2, and the column of
-// the other operand that meets them by its inverse: so features in different physical units, with weights that
+// the other operand that meets them by its inverse: so features of different magnitudes, with weights that
 // compensate, lose nothing. The error of the other operand's numbers is up to 2^-31 of their row's maximum; a row that
 // is not finite, or whose maximum is out of 2^-60 ... 2^60, takes the fp32 fallback.
 //

@@ -2,23 +2,22 @@
 // while its splats are composited. The gradient also runs front to back, twice: what the splats behind one contribute
 // is the total of all splats less that of the splats so far. (Back to front, the hits of each pixel would have to be
 // stored.) The file is longer than others because the image and the gradient composite the same tiles.
-#include "kernels/splat.h"
+#include "extras/splat/raster.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/rounded_up.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/splat.cpp"
+#define HWY_TARGET_INCLUDE "extras/splat/raster.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/vector/vector_math-inl.h"
 
-#ifndef RLX_KERNELS_SPLAT_ONCE
-#define RLX_KERNELS_SPLAT_ONCE
-namespace rlx::kernels {
+#ifndef RLX_EXTRAS_SPLAT_RASTER_ONCE
+#define RLX_EXTRAS_SPLAT_RASTER_ONCE
+namespace rlx::splat {
 namespace {
 
 constexpr int64_t kTile = 16, kTilePixels = kTile * kTile;
@@ -28,13 +27,17 @@ constexpr int64_t kTilesBetweenLooks = 8;  // splats between two checks whether 
 constexpr int64_t kCenter = 1, kConic = 3, kSlope = 6, kBend = 8, kOpacity = 11, kColor = 12;
 
 }  // namespace
-}  // namespace rlx::kernels
-#endif  // RLX_KERNELS_SPLAT_ONCE
+}  // namespace rlx::splat
+#endif  // RLX_EXTRAS_SPLAT_RASTER_ONCE
 
 HWY_BEFORE_NAMESPACE();
-namespace rlx::kernels {
+namespace rlx::splat {
 namespace HWY_NAMESPACE {
 namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using kernels::HWY_NAMESPACE::Exp;
+using kernels::HWY_NAMESPACE::Log;
 
 template <class T>
 using Tag = hn::CappedTag<T, kTile>;
@@ -62,7 +65,7 @@ struct Response {
   hn::Mask<Tag<T>> counts;
 };
 
-/// A splat's numbers and the part of a tile that its box covers.
+/// A splat's numbers and the rows and columns of a tile that its box covers.
 template <class T>
 struct Splat {
   const T* s;
@@ -351,11 +354,11 @@ void tile_row_backward(const SplatArgs& a, const SplatBox* boxes, int64_t row, v
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace rlx::kernels
+}  // namespace rlx::splat
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace rlx::kernels {
+namespace rlx::splat {
 
 HWY_EXPORT(tile_row);
 HWY_EXPORT(tile_row_backward);
@@ -387,7 +390,7 @@ SplatBox box_of(const SplatArgs& a, const T* s) {
 
 }  // namespace
 
-int64_t SplatArgs::tile_rows() const { return divided_up(height, kTile); }
+int64_t SplatArgs::tile_rows() const { return (height + kTile - 1) / kTile; }
 
 void splat_boxes(const SplatArgs& args, SplatBox* boxes, int64_t begin, int64_t end) noexcept {
   for (int64_t i = begin; i < end; ++i)
@@ -404,5 +407,5 @@ void splat_tile_row_backward(const SplatArgs& args, const SplatBox* boxes, int64
   HWY_DYNAMIC_DISPATCH(tile_row_backward)(args, boxes, tile_row, d_splats, d_background, scratch);
 }
 
-}  // namespace rlx::kernels
+}  // namespace rlx::splat
 #endif  // HWY_ONCE

@@ -1,6 +1,6 @@
 // Gaussian splats of one image, composited front to back tile by tile, and the gradient. f32 and f64. A task is a row
 // of tiles; tasks are independent, except that each thread adds up sums of its own for the gradient. rlx/extras/splat.h
-// defines the op and its attributes. User: backends/cpu/lower_splat.cpp.
+// defines the op and its attributes. User: kernels.cpp.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "rlx/dtype.h"
 
-namespace rlx::kernels {
+namespace rlx::splat {
 
 /// The numbers of a splat, in this order: depth, centre (2), conic (3), slope (2), bend (3), opacity, colour (3).
 constexpr int64_t kSplatNumbers = 15;
@@ -41,4 +41,4 @@ void splat_tile_row(const SplatArgs& args, const SplatBox* boxes, int64_t tile_r
 void splat_tile_row_backward(const SplatArgs& args, const SplatBox* boxes, int64_t tile_row, void* d_splats,
                              void* d_background, void* scratch) noexcept;
 
-}  // namespace rlx::kernels
+}  // namespace rlx::splat

@@ -1,5 +1,5 @@
 // See the header.
-#include "backends/cpu/convolution_chain.h"
+#include "backends/cpu/convolution_pipeline.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,0 +1,1 @@
+"""What rlx.lax is made of, by subject."""

@@ -1,0 +1,1 @@
+"""More of what rlx.nn has, by subject."""

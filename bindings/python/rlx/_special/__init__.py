@@ -1,0 +1,1 @@
+"""More of what rlx.special has, by subject."""

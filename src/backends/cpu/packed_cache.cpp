@@ -1,0 +1,160 @@
+// See the header.
+#include "backends/cpu/packed_cache.h"
+
+#include <algorithm>
+
+#include "backends/cpu/packed_file.h"
+#include "base/log.h"
+#include "rlx/io.h"
+
+namespace rlx::cpu {
+namespace {
+
+/// Which of the forms of a param's weights this is. It leaves out WeightsSpec::threads, on which the layout does not
+/// depend.
+std::string form_name(const kernels::WeightsSpec& s) {
+  return text_of(s.k, 'x', s.n, " by ", s.k_stride, ',', s.n_stride, " of ", s.dtype, " for ", s.x_dtype,
+                 s.rows > 0 ? text_of(", rows from ", s.rows) : "", s.policy.row_relative ? ", row relative" : "");
+}
+/// The name under which packed weights are stored.
+std::string piece_name(const std::string& param, const kernels::WeightsSpec& s) {
+  return text_of(param, ' ', form_name(s));
+}
+
+}  // namespace
+
+std::shared_ptr<const kernels::PackedWeights> PackedCache::pack(const kernels::WeightsSpec& spec,
+                                                                const Tensor& weights) {
+  auto same = [&](const Entry& e) {
+    return e.data == weights.data() && e.spec.k == spec.k && e.spec.n == spec.n && e.spec.k_stride == spec.k_stride &&
+           e.spec.n_stride == spec.n_stride && e.spec.dtype == spec.dtype && e.spec.x_dtype == spec.x_dtype &&
+           e.spec.threads == spec.threads && e.spec.rows == spec.rows && e.spec.policy == spec.policy;
+  };
+  std::scoped_lock lock(mutex_);
+  for (const Entry& e : entries_)
+    if (same(e)) return e.packed;
+  auto named = names_.find(weights.data());
+  std::string piece = named == names_.end() ? "" : piece_name(named->second, spec);
+  if (kept_ && !piece.empty())
+    if (auto adopted = kernels::PackedWeights::adopt(spec, kept_->find(piece), kept_))
+      return entries_.emplace_back(Entry{weights.data(), spec, std::move(adopted)}).packed;
+  auto packed = kernels::PackedWeights::pack(spec, weights.data());
+  if (packed->packed().empty()) piece.clear();
+  for (const Entry& e : entries_)
+    if (e.data == weights.data()) {
+      ++second_forms_;
+      log_message(LogLevel::info, "packed ", named == names_.end() ? "a constant" : "'" + named->second + "'",
+                  " once more, ", packed->packed().size(), " bytes, as ", form_name(spec),
+                  "; the products before these read it as ", form_name(e.spec));
+      break;
+    }
+  entries_.push_back({weights.data(), spec, std::move(packed), std::move(piece)});
+  // The original weights are not read again: if they are mapped from a file, the system may have the pages back.
+  release_pages(weights);
+  return entries_.back().packed;
+}
+
+std::map<std::string, std::span<const std::byte>, std::less<>> PackedCache::made() const {
+  std::scoped_lock lock(mutex_);
+  std::map<std::string, std::span<const std::byte>, std::less<>> pieces;
+  for (const Entry& e : entries_)
+    if (!e.made.empty()) pieces.emplace(e.made, e.packed->packed());
+  return pieces;
+}
+
+/// Looks in a list for these weights, packed for a convolution that reads them in the same order. If there are none,
+/// packs them and adds them to the list.
+template <class List, class Make>
+auto PackedCache::convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args,
+                                      Make make) {
+  kernels::ConvolutionArgs own = args;
+  own.w = weights.data();
+  auto same = [&](const kernels::ConvolutionArgs& a) {
+    return a.w == own.w && a.in_channels == own.in_channels && a.out_channels == own.out_channels &&
+           std::equal(a.kernel, a.kernel + a.spatial, own.kernel) && a.w_out_stride == own.w_out_stride &&
+           a.w_in_stride == own.w_in_stride && std::equal(a.w_strides, a.w_strides + a.spatial, own.w_strides);
+  };
+  std::scoped_lock lock(mutex_);
+  for (const auto& [known, packed] : list)
+    if (same(known)) return packed;
+  auto packed = make(own);
+  if (packed) release_pages(weights);  // as in pack()
+  return list.emplace_back(own, std::move(packed)).second;
+}
+
+std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tensor& weights) {
+  std::scoped_lock lock(mutex_);
+  for (const auto& [data, packed] : convolutions_)
+    if (data == weights.data()) return packed;
+  return convolutions_.emplace_back(weights.data(), kernels::convolution_weights(weights.data())).second;
+}
+
+std::shared_ptr<const kernels::TiledWeights> PackedCache::tiled(const Tensor& weights,
+                                                                const kernels::ConvolutionArgs& args, int threads) {
+  return convolution_weights(tiled_, weights, args,
+                             [&](const kernels::ConvolutionArgs& own) { return kernels::tiled_weights(own, threads); });
+}
+
+std::shared_ptr<const std::vector<float>> PackedCache::rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
+                                                            Count count, Write write) {
+  std::unique_lock lock(mutex_);
+  auto& list = rows_[write];
+  lock.unlock();  // the reference stays valid: elements of a map do not move
+  return convolution_weights(list, weights, args, [&](const kernels::ConvolutionArgs& own) {
+    auto packed = std::make_shared<std::vector<float>>(count(own));
+    write(own, packed->data());
+    return packed;
+  });
+}
+
+std::shared_ptr<const kernels::AlignedMemory> PackedCache::quantized(const Tensor& weights, const std::string& layout,
+                                                                     size_t bytes,
+                                                                     const std::function<void(char*)>& write) {
+  std::scoped_lock lock(mutex_);
+  Quantized& entry = quantized_[{weights.data(), layout}];
+  if (entry.packed) return entry.packed;
+  auto memory = kernels::aligned_memory(bytes);
+  write(memory.get());
+  entry = {bytes, std::make_shared<const kernels::AlignedMemory>(std::move(memory))};
+  release_pages(weights);  // as in pack()
+  return entry.packed;
+}
+
+std::optional<Tensor> PackedCache::packed_in_place_of(const Tensor& weights) {
+  std::scoped_lock lock(mutex_);
+  const auto first = quantized_.lower_bound({weights.data(), std::string()});
+  if (first == quantized_.end() || first->first.first != weights.data()) return {};
+  if (auto next = std::next(first); next != quantized_.end() && next->first.first == weights.data()) return {};
+  const Quantized& packed = first->second;
+  const auto* bytes = reinterpret_cast<const std::byte*>(packed.packed->get());
+  if (bytes == weights.data() || packed.bytes < weights.byte_count()) return {};
+  Tensor tensor = Tensor::borrow(weights.dtype(), weights.shape(), {bytes, weights.byte_count()}, packed.packed);
+  auto entry = quantized_.extract(first);
+  entry.key().first = bytes;
+  quantized_.insert(std::move(entry));
+  return tensor;
+}
+
+size_t PackedCache::second_forms() const {
+  std::scoped_lock lock(mutex_);
+  return second_forms_;
+}
+
+size_t PackedCache::bytes() const {
+  std::scoped_lock lock(mutex_);
+  std::map<const void*, size_t> blocks;  // a block may hold the weights of several entries
+  for (const Entry& e : entries_) blocks.insert(e.packed->block());
+  for (const auto& [name, entry] : quantized_)
+    if (entry.packed) blocks.insert(kernels::block_of(*entry.packed, entry.bytes));
+  size_t total = 0;
+  for (const auto& [block, bytes] : blocks) total += bytes;
+  for (const auto& [data, packed] : convolutions_)
+    if (packed) total += packed->bytes();
+  for (const auto& [args, packed] : tiled_)
+    if (packed) total += packed->bytes();
+  for (const auto& [write, list] : rows_)
+    for (const auto& [args, packed] : list) total += packed->size() * sizeof(float);
+  return total;
+}
+
+}  // namespace rlx::cpu
