@@ -30,9 +30,30 @@ def loggamma(x):
 
 
 def betaln(a, b):
-    """ln |beta(a, b)|."""
+    """ln |beta(a, b)|; also where both logarithms of gamma are so large that their difference has no digit left."""
+    from .. import numpy as rnp
     a, b = floats(a, b)
-    return ops.lgamma(a) + ops.lgamma(b) - ops.lgamma(a + b)
+    a, b = rnp.minimum(a, b), rnp.maximum(a, b)
+    is_large = (a > 0) & (b >= 8) & (b < np.inf)
+    safe_a, safe_b = rnp.where(is_large, a, 1), rnp.where(is_large, b, 8)
+    made = rnp.where(is_large, ops.lgamma(safe_a) + _log_quotient(safe_a, safe_b), ops.lgamma(a) + (ops.lgamma(b) - ops.lgamma(a + b)))
+    return rnp.where((a > 0) & (a < np.inf) & (b == np.inf), -np.inf, made)
+
+
+def _log_quotient(a, b):
+    """ln(gamma(b) / gamma(a + b)) for 0 < a <= b, b at least 8: algdiv of Didonato and Morris, ACM TOMS 18 (1992). Stirling's series of
+    both, whose difference is taken term by term."""
+    h = a / b
+    x, t = 1 / (1 + h), ops.square(1 / b)
+    series, powers, terms = None, ew.constant_like(x, 1), []
+    for c in (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360):
+        terms.append(c * powers)  # powers: 1 + x + ... + x^2k
+        powers = 1 + x + x * x * powers
+    for term in reversed(terms):
+        series = term if series is None else series * t + term
+    rest = series * (h / (1 + h)) / b
+    u, v = (b + (a - 0.5)) * ops.log1p(h), a * (ops.log(b) - 1)
+    return ew.where(u <= v, (rest - v) - u, (rest - u) - v)
 
 
 def beta(a, b):

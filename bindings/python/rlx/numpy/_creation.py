@@ -5,7 +5,7 @@ import operator
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, convert, current_trace, device_put, is_number
+from .._array import Array, as_array, convert, current_trace, device_put, is_number, strong as of_that_dtype
 from ._elementwise import broadcast_to
 
 
@@ -59,7 +59,7 @@ def from_dlpack(x, *, device=None, copy=None):
 def astype(x, dtype, *, copy=True, device=None):
     """x in another dtype. Floats truncate and saturate when they become integers; NaN becomes 0. Arrays do not change, so that
     `copy` makes no difference."""
-    return _on(convert(as_array(x), _dtypes.name_of(dtype)), device)
+    return _on(of_that_dtype(convert(as_array(x), _dtypes.name_of(dtype))), device)
 
 
 def shape_tuple(shape):
@@ -67,6 +67,8 @@ def shape_tuple(shape):
         shape = shape.__index__()
     if isinstance(shape, (bool, np.bool_)):
         raise TypeError(f"a shape is an integer or several, not {shape}")
+    if isinstance(shape, (float, np.floating)):
+        raise TypeError(f"a shape is an integer or several, not {shape!r}; write int({shape!r}) if that is meant")
     return (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
 
 
