@@ -110,6 +110,15 @@ def is_unsigned(call):
     return call.x.dtype.kind == "u"
 
 
+def has_nan(call):
+    return any(a.dtype.kind == "f" and bool(np.any(np.isnan(a))) for a in (call.x, call.y))
+
+
+def has_negative_axes(call):
+    axes = call.keywords.get("axes", call.args[2] if len(call.args) > 2 else None)
+    return axes is not None and bool(np.any(numbers(axes) < 0))
+
+
 def has_minus_infinity(call):
     return any(a.dtype.kind == "f" and bool(np.any(a == -np.inf)) for a in (call.x, call.y))
 
@@ -141,9 +150,15 @@ ACCEPTED = [
     ("linalg", SOLVERS, "any", is_ill_conditioned, "no digit of such a matrix's result is right"),
     ("linalg", "tensorinv tensorsolve", "any", is_ill_conditioned_tensor, "no digit of such a matrix's result is right"),
     ("linalg", "cholesky", "any", has_two_triangles, "NumPy reads one of two triangles that differ; here their mean counts, as in JAX"),
+    ("linalg", "tensorsolve", "any", has_negative_axes, "axes below 0 count from the end, which NumPy's list of axes does not find"),
     ("fft", "all", "any", any_is(lambda x: ~np.isfinite(x.astype(complex))), "which infinities meet in a sum is decided by its order"),
     ("fft", "fftshift ifftshift", "any", is_number, "NumPy fails for want of an axis, and not on purpose"),
     ("fft", "irfft irfft2 irfftn", "any", is_empty, "NumPy gives memory that nobody wrote to"),
+    ("numpy", "einsum_path", "any", lambda c: True, "gives a text"),
+    ("numpy", "insert", "NumPy", lambda c: c.y.dtype.kind == "u", "NumPy fails inside: it adds int64 to bytes in place"),
+    ("numpy", "ldexp", "NumPy", is_whole, "of integers NumPy takes float16"),
+    ("numpy", "nanvar nanstd", "NumPy", is_whole, "of too few elements it is NaN, as of floats; of integers NumPy divides by 0"),
+    ("numpy", "unwrap", "NumPy", is_empty, "of no steps the discontinuity is not looked at, as in JAX"),
     ("numpy", "unwrap", "NumPy", is_unsigned, "NumPy's differences of bytes wrap around; here they are those of the numbers, as in JAX"),
     ("numpy array", "power pow rpow float_power", "NumPy", is_power_of_more_than_32_bits, "integers are int32, as in JAX, and their powers wrap around"),
     ("array", "clip round", "any", is_bool, "clip and round take bools, too"),
@@ -154,7 +169,10 @@ ACCEPTED = [
     ("special", "logsumexp softmax log_softmax", "SciPy", lambda c: is_empty(c) or is_number(c), "SciPy fails inside, or gives one dim more"),
     ("special", "i0 i1", "SciPy", any_is(lambda x: np.isinf(x.astype(complex))), "SciPy's in f32 gives NaN"),
     ("special", "sici", "SciPy", any_is(lambda x: x.real < 0), "the second value is NaN below 0, as in JAX"),
-    ("special", "betaln", "SciPy", has_minus_infinity, "at minus infinity it is NaN, as in JAX"),
+    ("special", "comb", "SciPy", lambda c: has_nan(c) and bool(c.keywords.get("repetition")), "of NaN it is 0 with repetition, too, as in JAX"),
+    ("special", "expn", "SciPy", any_is(lambda x: x != np.floor(x)), "orders are integers; SciPy cuts others"),
+    ("special", "zeta", "SciPy", any_is(lambda x: np.abs(x) > 1e9), "SciPy's series gives up at such an exponent"),
+    ("special", "betaln beta", "SciPy", has_minus_infinity, "at minus infinity it is NaN, as in JAX"),
     ("special", "poch", "SciPy", any_is(lambda x: x.real <= 0), "two poles of the gamma function make NaN, as in JAX"),
 ]
 

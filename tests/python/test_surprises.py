@@ -223,3 +223,24 @@ def test_zeta_below_one_and_beta_of_large_numbers_are_scipys():
     close(rlx.special.betaln(a, b).astype("float64"), wanted, 2e-6)
     for b in (9.0, 2.0, 1e4):
         close(rlx.grad(rlx.special.betaln)(np.float64(0.5), b), special.digamma(0.5) - special.digamma(0.5 + b), 1e-9)
+
+
+def test_beta_at_its_poles_and_quotients_of_large_gammas_are_scipys():
+    special = pytest.importorskip("scipy.special")
+    a = np.float64([0, -1, -1, -3, -3, -3, 0, -1, -2, 2, 1, 0.3, -7.6, -2.5, 4, np.nan])
+    b = np.float64([0, -1, 1, 2, 4, 1.5, 2, 0, 2, -2, -1, -1, -1, 3, -5, 1])
+    for name in ("beta", "betaln"):
+        close(getattr(rlx.special, name)(a, b), getattr(special, name)(a, b), 1e-11)
+        close(getattr(rlx.special, name)(np.int32([[1, 2], [3, 4]]), -1), np.float32(getattr(special, name)(np.int32([[1, 2], [3, 4]]), -1)), 2e-5)
+    z, m = np.float32([2**20, 1e5, 20, 9, 100]), np.float32([[1], [3], [0.5], [5]])
+    close(rlx.special.poch(z, m).astype("float64") / special.poch(z.astype(np.float64), m), np.ones((4, 5)), 1e-4)
+
+
+def test_steps_and_ranks_are_numpys():
+    for num in (0, 1):
+        for endpoint in (True, False):
+            got, wanted = (np_.linspace(np.float32([0, 1]), np.float32([3, 5]), num, endpoint, True) for np_ in (rnp, np))
+            assert got[0].shape == wanted[0].shape and np.shape(got[1]) == np.shape(wanted[1])
+            close(got[1], np.asarray(wanted[1], np.float32), 1e-6)
+    with pytest.raises(TypeError):
+        rnp.array([1, 2], ndmin=0.5)

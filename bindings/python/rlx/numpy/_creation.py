@@ -44,6 +44,7 @@ def array(object, dtype=None, *, copy=True, order="K", ndmin=0, device=None):
     """Anything array-like as an array of its own, as NumPy's `array`, with dims of 1 in front up to a rank of `ndmin`; the rest is as
     for `asarray`."""
     x = asarray(object, dtype, order, copy=copy, device=device)
+    ndmin = operator.index(ndmin)
     return x if x.ndim >= ndmin else ops.reshape(x, dims=(1,) * (ndmin - x.ndim) + x.shape)
 
 
@@ -163,7 +164,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     from ._elementwise import divide, subtract
     apart = subtract(*[convert(x, _of_steps(as_array(start), as_array(stop))) for x in (as_array(stop), as_array(start))])
     parts = num - 1 if endpoint else num
-    return made, divide(apart, parts) if parts > 0 else full_like(apart, np.nan)
+    return made, divide(apart, parts) if parts > 0 else full((), np.nan, apart.dtype)  # of all, as in NumPy
 
 
 def _moved(x, axis, device=None):
