@@ -29,6 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings" 
 
 import rlx  # noqa: E402
 import rlx.numpy as rnp  # noqa: E402
+from accepted_differences import functions_of, why_accepted  # noqa: E402
 from random_arguments import Calls  # noqa: E402
 
 try:
@@ -38,39 +39,6 @@ try:
 except ImportError:
     jax = jnp = None
 
-# Functions whose results are no values of their arguments, or which NumPy has under another contract (JAX's, or the array
-# API's, which the documentation of the function names).
-LEFT_OUT = {
-    "set_printoptions": "a setting", "get_printoptions": "a setting", "printoptions": "a setting", "array_repr": "the text of another array",
-    "array_str": "likewise", "save": "writes files", "savez": "likewise", "load": "reads files", "fromfile": "likewise",
-    "dtype": "a type", "object_": "a type", "ufunc": "a type", "generic": "a type", "frompyfunc": "takes functions", "vectorize": "takes functions",
-    "result_type": "gives dtypes, by JAX's rules", "promote_types": "likewise", "can_cast": "likewise",
-    "hsplit": "also of lists", "vsplit": "likewise", "dsplit": "likewise", "unstack": "likewise", "indices": "also of one extent",
-    "poly": "also of a number, as in JAX", "polyder": "likewise", "polyint": "likewise", "polyval": "likewise", "roots": "likewise",
-    "polydiv": "the remainder keeps its zeros, as in JAX", "trapezoid": "bools are numbers, as in JAX", "unique_values": "in order",
-    "diag_indices_from": "also of lists", "tril_indices_from": "likewise", "triu_indices_from": "likewise", "trim_zeros": "of a list NumPy gives a list",
-    "around": "also of bools", "delete": "nothing is no float", "ediff1d": "what is put at the ends is converted, as in JAX",
-    "empty_like": "its elements are undefined in NumPy", "where": "None is as if left out",
-    "finfo": "describes a dtype", "iinfo": "describes a dtype",
-    "empty": "its elements are undefined in NumPy", "ndarray": "a type", "from_dlpack": "takes no arrays of NumPy's lists",
-    "bool_": "a type", "int8": "a type", "int16": "a type", "int32": "a type", "int64": "a type", "uint8": "a type", "uint16": "a type",
-    "uint32": "a type", "uint64": "a type", "float16": "a type", "float32": "a type", "float64": "a type", "complex64": "a type",
-    "complex128": "a type", "nextafter": "the neighbour of an f32 is not that of an f64", "astype": "also of lists and numbers",
-    "clip": "also without bounds of bools", "positive": "also of bools", "sinc": "at infinity it is 0, its limit",
-    "average": "of weights whose sum is 0 it is NaN, as in JAX", "mean": "floats saturate when they become integers",
-    "argsort": "of equals NumPy's default order is any", "arange": "of an array with one element NumPy's depends on its version",
-    "round": "also of bools", "digitize": "among what is not sorted it is any place", "cumprod": "floats saturate when they become integers",
-    "cumsum": "likewise", "broadcast_to": "True is no integer for NumPy", "split": "also of lists", "square": "integers are int32", "quantile": "of nothing it is NaN, as the mean",
-    "percentile": "likewise", "nanquantile": "likewise", "full": "floats saturate when they become integers", "full_like": "likewise", "searchsorted": "in what is not sorted it is any place", "reciprocal": "of integers is a float, as in JAX", "broadcast_shapes": "NumPy takes arrays for shapes", "take": "an index out of range is NaN, as in JAX",
-    "take_along_axis": "likewise; also of lists", "unravel_index": "what is out of range becomes the nearest in range, as in JAX",
-}
-# Of those, what is no matter of values, has no contract in JAX either, or another one on purpose: in JAX sinc is NaN at infinity, floats and the
-# bounds of clip wrap around in an integer dtype, percentiles beside an infinity are NaN, integers are int64 when it has
-# those, and running sums of bytes and of float16 wrap and round as they go.
-NOT_JAX = {"empty", "ndarray", "from_dlpack", "astype", "finfo", "iinfo", "nextafter", "argsort", "digitize", "searchsorted", "arange",
-           "sinc", "clip", "square", "percentile", "quantile", "nanquantile", "full", "full_like", "cumsum",
-           "cumprod", "empty_like", "dtype", "object_", "ufunc", "generic", "frompyfunc", "vectorize", "result_type", "promote_types", "can_cast",
-           "set_printoptions", "get_printoptions", "printoptions", "array_repr", "array_str", "save", "savez", "load", "fromfile"}
 SKIPPED = {"x", "y", "out", "order", "like", "subok", "casting", "signature", "copy", "device", "initial", "extobj", "optimize", "overwrite_input",
            "interpolation", "max_line_width", "stable", "period", "check_finite", "overwrite_a", "overwrite_b", "return_sign", "precision",
            "preferred_element_type", "index_dtype", "is_stable", "num_keys", "out_sharding", "mean", "variance", "where"}
@@ -81,8 +49,6 @@ COMPARED = {
     "linalg.lstsq": lambda r: (r[0], *r[2:]),  # NumPy leaves the residuals out where JAX does not
     "linalg.svd": lambda r: (r[0].shape, r[1], r[2].shape) if isinstance(r, tuple) else r,
 }
-SOLVERS = {"linalg.inv", "linalg.pinv", "linalg.solve", "linalg.lstsq", "linalg.tensorsolve", "linalg.tensorinv", "linalg.matrix_power", "linalg.matrix_rank",
-           "linalg.slogdet", "linalg.solve_triangular", "linalg.qr", "linalg.expm", "linalg.cholesky"}
 
 
 class Family:
@@ -175,7 +141,7 @@ NN = {"x": lambda c: c.one_of(c.array("fffi"), c.array("fffi"), c.array("fffib")
 RANDOM = {"key": lambda c: np.array([0, int(c.draw.integers(100))], np.uint32), "shape": lambda c: c.one_of((), (3,), (2, 3), (0,), 3, (-1,), (2.5,), [2, 2], None),
           "minval": lambda c: c.one_of(0, -3, 5, 2.5, np.array([0, 1])), "maxval": lambda c: c.one_of(1, 10, 4, 0, np.array([3, 4])),
           "p": lambda c: c.one_of(0.5, 0.0, 1.0, 0.1, np.array([0.2, 0.9], np.float32)), "lower": lambda c: c.one_of(-1.0, 0.0, 2.0), "num": lambda c: c.one_of(1, 2, 5, 0, -1, (2, 2)),
-          "upper": lambda c: c.one_of(1.0, 3.0, -2.0), "logits": lambda c: c.array("f"), "data": lambda c: c.one_of(0, 7, 2**31, -1, 1.5), "x": lambda c: c.one_of(5, 0, 1, c.array("fi"), -1)}
+          "upper": lambda c: c.one_of(1.0, 3.0, -2.0), "logits": lambda c: c.array("f").astype(np.float32), "data": lambda c: c.one_of(0, 7, 2**31, -1, 1.5), "x": lambda c: c.one_of(5, 0, 1, c.array("fi"), -1), "dtype": lambda c: c.one_of(None, "float32", np.float32, "int32", np.uint32, "nothing")}
 
 
 def families():
@@ -185,13 +151,13 @@ def families():
     arrays = of_arrays()
     one = of_indices(rnp.asarray, lambda array, place, values, how: getattr(rnp.asarray(array).at[place], how)(values))
     other = of_indices(np.asarray, updated_by_numpy)
-    main = [Family("numpy", "NumPy", of_modules(rnp, np, LEFT_OUT))]
+    main = [Family("numpy", "NumPy", of_modules(rnp, np, functions_of("JAX", "nobody")))]
     rest = [Family("linalg", "NumPy and SciPy", of_linalg, LINALG), Family("fft", "NumPy", of_modules(rlx.fft, np.fft), FFT),
             Family("special", "SciPy", of_modules(rlx.special, scipy.special, {"multigammaln", "expit"}), SPECIAL), Family("array", "NumPy", arrays),
             Family("index", "NumPy", {n: (one[n], other[n]) for n in one}, INDEXED)]
     if jax is None:
         return main, rest, [], []
-    theirs = [Family("numpy", "JAX", of_modules(rnp, jnp, set(rnp.__dict__) - {n for n, why in LEFT_OUT.items() if why != "a type"} | NOT_JAX))]
+    theirs = [Family("numpy", "JAX", of_modules(rnp, jnp, set(dir(rnp)) - functions_of("JAX")))]
     lax = {n: (getattr(rlx.ops, n), getattr(jax.lax, n, None) or getattr(jax.nn, n)) for n in ONE_ARRAY + TWO_ARRAYS}
     lax |= {n: (getattr(rlx.ops, n), f) for n, f in WITH_ATTRIBUTES(jax.lax).items()}
     by_jax = of_indices(jnp.asarray, lambda array, place, values, how: getattr(jnp.asarray(array).at[place], how)(values))
@@ -276,33 +242,6 @@ def by_position(calls, behind, makers):
     return made
 
 
-def is_undefined(name, args):
-    """Integers divided by zero: NumPy warns and says 0. Matrices of which no digit of a result would be right."""
-    if name.partition(".")[2] in ("floor_divide", "remainder", "mod", "fmod", "divide", "true_divide", "gcd", "lcm", "left_shift", "right_shift", "floordiv", "rfloordiv",
-                                  "rmod", "divmod", "rdivmod", "lshift", "rlshift", "rshift", "rrshift", "div", "rem", "shift_left", "shift_right_arithmetic", "shift_right_logical"):
-        try:
-            return not np.all(np.asarray(args[1])) or "shift" in name and bool(np.any(np.asarray(args[1]) < 0) or np.any(np.asarray(args[1]) > 7))
-        except (TypeError, ValueError):
-            return False
-    if name.startswith("fft.") and isinstance(args[0], np.ndarray):  # what differences of infinities are depends on their order
-        return not np.all(np.isfinite(args[0]))
-    if name in ("special.logsumexp", "special.softmax") and (np.size(args[0]) == 0 or np.ndim(args[0]) == 0):  # SciPy fails inside, or gives one dim more
-        return True
-    if name == "linalg.cholesky" and np.ndim(args[0]) > 1:  # which of two triangles that differ counts is JAX's affair
-        a = np.asarray(args[0])
-        if a.dtype.kind in "biufc" and a.shape[-1] == a.shape[-2] and not np.array_equal(a, np.conj(a.swapaxes(-1, -2))):
-            return True
-    if name in SOLVERS:
-        try:
-            a = np.asarray(args[0], np.complex128)
-            if name == "linalg.tensorinv" or name == "linalg.tensorsolve":
-                return True if a.ndim < 2 else bool(np.any(np.linalg.cond(a.reshape(a.shape[0], -1)) > 1e3))
-            return a.ndim > 1 and a.size > 0 and (not np.all(np.isfinite(a)) or bool(np.any(np.linalg.cond(a) > 1e3)))
-        except (TypeError, ValueError, np.linalg.LinAlgError):
-            return False
-    return False
-
-
 def outcome(f, args, keywords):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -374,7 +313,7 @@ def verdict(family, name, args, keywords):
 
 def run(families, count, seed, only=()):
     """As many calls, the families and their names in turn."""
-    calls, tally, findings = Calls(seed), collections.Counter(), collections.defaultdict(list)
+    calls, tally, reasons, findings = Calls(seed), collections.Counter(), collections.Counter(), collections.defaultdict(list)
     each = [[(f, n) for n in f.functions if not only or n in only] for f in families]
     each = [names for names in each if names]
     for i in range(count if each else 0):
@@ -390,32 +329,16 @@ def run(families, count, seed, only=()):
             keywords = {p: calls.argument(p, family.makers) for p in extra if calls.often(0.4)}
         if name in ("concatenate", "concat"):
             keywords.pop("dtype", None)  # NumPy's has a rule of its own for which casts are allowed
-        if name == "pad" and not getattr(args[0], "shape", ()) or name == "diff" and isinstance(keywords.get("n"), int) and keywords["n"] == 0:
-            continue  # of a list NumPy gives the list; of rank 0 its widths mean nothing
-        if family.judge == "JAX" and name == "take_along_axis" and not getattr(args[0], "size", 1):
-            continue  # out of nothing JAX takes 0
-        if family.name == "index" and name == "divide" and family.judge == "NumPy" and getattr(args[0], "dtype", np.dtype(int)).kind in "biu":
-            continue  # JAX gives floats, NumPy cuts them to integers
-        if family.name == "index" and name == "divide" and (isinstance(args[0], bool) or getattr(args[0], "dtype", None) == np.bool_):
-            continue  # JAX multiplies truths by truths
-        if family.name == "index" and getattr(args[0], "dtype", np.dtype(float)).kind in "iub" and args[-1] is np.nan:
-            continue  # a NaN that becomes an integer is 0 here
-        if family.name == "array" and name == "clip" and getattr(args[0], "dtype", None) == np.bool_ or name == "histogram" and (np.isscalar(args[0]) or getattr(args[0], "ndim", 1) == 0) and args[0] == 2**20:
-            continue  # also without bounds of bools; of such a number f32 has too few digits for the bins
-        if family.name == "special" and name == "sici" and family.judge != "JAX" and np.any(np.asarray(args[0]) < 0):
-            continue  # the second value is NaN below 0, as in JAX
-        if family.name == "special" and name == "poch" and family.judge != "JAX" and np.any(np.asarray(args[0]) <= 0):
-            continue  # two poles of the gamma function make NaN, as in JAX
-        if family.name == "fft" and "shift" in name and (np.isscalar(args[0]) or getattr(args[0], "ndim", 1) == 0):
-            continue  # of a number NumPy fails for want of an axis, and not on purpose
-        if is_undefined(f"{family.name}.{name}", args):
-            tally["undefined"] += 1
+        why = why_accepted(family, name, args, keywords)
+        if why:
+            tally["accepted"] += 1
+            reasons[why] += 1
             continue
         word, kind = verdict(family, name, args, keywords)
         tally[word] += 1
         if kind:
             findings[f"{family.name}.{name}"].append((f"{family.name}.{name}({', '.join([shown(a) for a in args] + [f'{k}={shown(v)}' for k, v in keywords.items()])})", kind))
-    return tally, findings
+    return tally, findings, reasons
 
 
 def main():
@@ -423,6 +346,7 @@ def main():
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--family", help="one of them alone: numpy, linalg, fft, special, array, index; beside JAX numpy, nn, lax, ops, random, index")
+    parser.add_argument("--accepted", action="store_true", help="print also which differences were accepted, and how often")
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
     is_wrong = False
@@ -432,16 +356,18 @@ def main():
         if not label:
             print("JAX is not installed: functions that have its contract were called beside nothing")
             break
-        tally = collections.Counter()
+        tally, accepted = collections.Counter(), collections.Counter()
         for part in chosen:
             share = given.calls if given.family else given.calls // 2
-            counted, findings = run(part, share, given.seed, given.names)
-            tally += counted
+            counted, findings, reasons = run(part, share, given.seed, given.names)
+            tally, accepted = tally + counted, accepted + reasons
             is_wrong |= bool(findings)
             for name, found in sorted(findings.items()):
                 for call, kind in found[:4]:
                     print(f"{call}\n    {kind}")
         print(f"{label}: {sum(tally.values())} calls, " + ", ".join(f"{n} {what}" for what, n in sorted(tally.items())))
+        for why, n in accepted.most_common() if given.accepted else ():
+            print(f"    {n} accepted: {why}")
     return 1 if is_wrong else 0
 
 

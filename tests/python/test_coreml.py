@@ -107,7 +107,8 @@ def test_functions_are_chosen_by_name(models):
                 agree(got[key], value, 2e-2, 2e-2)
 
 
-def test_a_classifier_takes_an_image_and_gives_a_label(models):
+@pytest.mark.parametrize("given_as", ["array", "PIL"])
+def test_a_classifier_takes_an_image_and_gives_a_label(models, given_as):
     folder = models / "classifier" / "fp32"
     model = rlx.coreml.load(folder / "model.mlpackage")
     spec = model.get_spec()
@@ -122,19 +123,12 @@ def test_a_classifier_takes_an_image_and_gives_a_label(models):
     image = np.moveaxis(tensor[0], 0, 2)
     assert np.array_equal(image, image.astype(np.uint8))  # else it would be no image
     image = image.astype(np.uint8)
-    forms = [image]
-    try:
-        from PIL import Image
-        forms.append(Image.fromarray(image))
-    except ImportError:
-        pass
-    for form in forms:
-        got = model.predict({feature.name: form})
-        assert got[spec.description.predictedFeatureName] == label
-        probabilities = got.get(spec.description.predictedProbabilitiesName)
-        if probabilities is not None:
-            assert max(probabilities, key=probabilities.get) == label
-            assert abs(sum(probabilities.values()) - 1) < 1e-5
+    got = model.predict({feature.name: image if given_as == "array" else pytest.importorskip("PIL.Image").fromarray(image)})
+    assert got[spec.description.predictedFeatureName] == label
+    probabilities = got.get(spec.description.predictedProbabilitiesName)
+    if probabilities is not None:
+        assert max(probabilities, key=probabilities.get) == label
+        assert abs(sum(probabilities.values()) - 1) < 1e-5
     with pytest.raises(rlx.Error, match="resize it"):
         model.predict({feature.name: np.zeros((h + 1, w, 3), np.uint8)})
     with pytest.raises(rlx.Error, match="HxWx3"):

@@ -160,7 +160,8 @@ FIVE = np.arange(5, dtype=np.int32)
     lambda: rlx.lax.clamp(0.5, FIVE, 2), lambda: rlx.lax.clamp(np.zeros((5, 1), np.int32), FIVE, 2), lambda: rlx.lax.dynamic_slice(FIVE, (1.5,), (2,)),
     lambda: rlx.lax.dynamic_slice(FIVE, (1, 1), (2,)), lambda: rnp.asarray(FIVE).at[1].add(0.5), lambda: rnp.asarray(FIVE).at[1].multiply(0.5),
     lambda: rnp.asarray(FIVE).at[:2].max(np.float32([1.5, 2])), lambda: rnp.asarray([True, False]).at[0].max(-5), lambda: rnp.ones(3).at[0].set(1j), lambda: rnp.reshape(np.ones(4), (2.0, 2)),
-    lambda: rnp.sort(FIVE, -1, "fastest"), lambda: rnp.nan_to_num(np.ones(2), 5.0),
+    lambda: rnp.sort(FIVE, -1, "fastest"), lambda: rlx.linalg.cholesky(np.zeros((2, 0, 1))), lambda: rlx.linalg.tensorinv(1.5, 5),
+    lambda: rlx.linalg.tensorsolve(np.ones((1, 1)), np.ones(1), -1), lambda: rlx.fft.irfftn(SQUARE, {"a": 1}), lambda: rnp.histogramdd([np.ones(3)], weights=np.ones((3, 1))), lambda: rnp.nan_to_num(np.ones(2), 5.0),
 ])
 def test_what_means_nothing_is_refused(call):
     with pytest.raises((TypeError, ValueError, IndexError)):
@@ -178,6 +179,11 @@ def test_a_tolerance_for_each_matrix():
     stack, least = np.stack([np.diag([1.0, 2, 3])] * 3), np.array([0.5, 1.5, 2.5])
     assert np.array_equal(rlx.linalg.matrix_rank(stack, least), np.linalg.matrix_rank(stack, least))
     assert np.array_equal(rlx.linalg.matrix_rank(np.zeros((2, 0, 3))), [0, 0])
+
+
+@pytest.mark.parametrize("rcond", [-1, -0.5, np.nan, 2.0])
+def test_pinv_takes_any_number_for_a_cutoff_as_numpy_does(rcond):
+    close(rlx.linalg.pinv(SQUARE, float(rcond)), np.linalg.pinv(SQUARE, float(rcond)), 1e-10)
 
 
 def test_pinv_of_a_hermitian_matrix_reads_one_triangle(rng):
@@ -212,6 +218,10 @@ def test_arguments_stand_in_the_order_of_others(rng):
     for kind in ("stable", "quicksort"):
         assert np.array_equal(rnp.sort(b, 0, kind), np.sort(b, 0, kind)) and np.array_equal(rnp.argsort(b, 0, kind), np.argsort(b, 0, kind))
     x = rng.normal(size=(3, 4))
+    for name in ("var", "std"):
+        close(getattr(rnp, name)(x, 0, np.float32, None, 1, True), getattr(np, name)(x.astype(np.float32), 0, np.float32, None, 1, True))
+        with pytest.raises(TypeError):
+            getattr(rnp, name)(x, 0, 1)
     # jax.nn.standardize(x, axis, mean, variance, epsilon)
     close(rlx.nn.standardize(x, -1, 0.5, 2.0, 0.1), (x - 0.5) / np.sqrt(2.1), 1e-12)
     close(rlx.nn.standardize(x, 0, 0.5), (x - 0.5) / np.sqrt((x * x).mean(0) - 0.25 + 1e-5), 1e-12)
@@ -221,6 +231,15 @@ def test_no_class_for_what_is_no_whole_number():
     wanted = np.zeros((3, 3), np.float32)
     wanted[2, 1] = 1
     assert np.array_equal(rlx.nn.one_hot(np.float32([1.5, np.nan, 1]), 3), wanted)
+
+
+def test_no_dtype_is_the_default_and_not_float64():
+    key = rlx.random.key(0)
+    for f, dtype in ((rlx.random.bits, np.uint32), (rlx.random.uniform, np.float32), (rlx.random.normal, np.float32),
+                     (lambda k, *rest: rlx.random.randint(k, rest[0], 0, 9, *rest[1:]), np.int32), (lambda k, *rest: rlx.random.truncated_normal(k, -1, 1, *rest), np.float32)):
+        got = f(key, (3,), None)
+        assert got.dtype == dtype and np.array_equal(got, f(key, (3,)))
+    assert rlx.nn.one_hot(np.int32([1]), 2, None).dtype == np.float32
 
 
 def test_softmax_of_one_number_that_is_not_finite():

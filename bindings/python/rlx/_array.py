@@ -27,6 +27,8 @@ class Trace:
         self.printless = printless  # who traces here and cannot take prints; None if they can be taken
         self.token = None  # of the body of a while_loop: what its next print takes, and gives to the one behind it
         self.captured = []  # [(Array of an outer trace, or of elements; Array here)]
+        self.weak = set()  # the nodes of Python's numbers, and of what was computed of those alone: they take the dtype of what is beside them
+        self.examples = None  # while vmap traces: the nodes of what may differ from example to example
         self._seen = {}
         self._numbers = {}
 
@@ -45,6 +47,8 @@ class Trace:
         key = id(array)
         if key not in self._seen:
             here = self.input(array.dtype_name, array.shape)
+            if is_weak(array):
+                self.weak.add(here._value.node)
             self.captured.append((array, here))
             self._seen[key] = here
         return self._seen[key]
@@ -55,6 +59,7 @@ class Trace:
         made = self._numbers.get(key)
         if made is None:
             made = self.lift(Array(np.asarray(number, _dtypes.numpy_of(dtype))))
+            self.weak.add(made._value.node)
             if shape:
                 dims = ", ".join(map(str, shape))
                 made = self.emit("broadcast_in_dim", [made], f"{{dims = [{dims}], axes = []}}")[0]
@@ -74,16 +79,25 @@ class Trace:
     def capture(self, arrays):
         for a in arrays:
             here = self.input(a.dtype_name, a.shape)
+            if is_weak(a):
+                self.weak.add(here._value.node)
             self.captured.append((a, here))
             self._seen[id(a)] = here
 
     def emit(self, op, operands, attrs=None):
-        return [Array(trace=self, value=v, dtype=dtype, shape=dims)
-                for v, dtype, dims in self.graph.emit(op, [self.lift(x)._value for x in operands], attrs)]
+        operands = [self.lift(x)._value for x in operands]
+        return self._made_of(operands, self.graph.emit(op, operands, attrs))
 
     def inline(self, graph, operands):
-        return [Array(trace=self, value=v, dtype=dtype, shape=dims)
-                for v, dtype, dims in self.graph.inline(graph, [self.lift(x)._value for x in operands])]
+        operands = [self.lift(x)._value for x in operands]
+        return self._made_of(operands, self.graph.inline(graph, operands))
+
+    def _made_of(self, operands, results):
+        if self.examples and any(x.node in self.examples for x in operands):
+            self.examples.update(v.node for v, _, _ in results)
+        if operands and all(x.node in self.weak for x in operands):
+            self.weak.update(v.node for v, _, _ in results)
+        return [Array(trace=self, value=v, dtype=dtype, shape=dims) for v, dtype, dims in results]
 
     def __enter__(self):
         _local.traces.append(self)
@@ -276,6 +290,25 @@ def is_foreign(x):
         and not hasattr(x, "__dlpack__")
 
 
+WIDE_NUMBERS = {np.float64: float, np.int64: int, np.complex128: complex}  # NumPy's scalars that are as wide as Python's numbers
+
+
+def is_weak(x):
+    """A Python number, or an array that stands for one while it is traced."""
+    if isinstance(x, Array):
+        return x._trace is not None and x._value.node in x._trace.weak
+    return is_number(x)
+
+
+def strong(x):
+    """x, which has its dtype by decision: it does not take that of what is beside it."""
+    if not is_weak(x) or x._trace is not current_trace():
+        return x
+    made = emit("convert", [x], f"{{dtype = {x._dtype}}}")[0]
+    made._trace.weak.discard(made._value.node)
+    return made
+
+
 def is_number(x):
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
@@ -308,7 +341,7 @@ def as_array(x, dtype=None, share=False):
         return x if dtype is None or x.dtype_name == dtype else convert(x, dtype)
     if is_number(x):
         return Array(np.asarray(x, _dtypes.numpy_of(dtype or _dtypes.weak_dtype(x))))
-    if isinstance(x, (list, tuple)):
+    if isinstance(x, (list, tuple, range)):
         return _from_sequence(x, dtype)
     is_foreign_memory = not isinstance(x, (np.ndarray, np.generic)) and hasattr(x, "__dlpack__")
     if is_foreign_memory:  # NumPy takes it for read-only where the capsule does not say
@@ -337,6 +370,11 @@ def _from_sequence(x, dtype):
         if dtype == "i32" and a.size and (a.min() < -(2**31) or a.max() >= 2**31):
             dtype = "i64"
     if dtype is not None:
+        if not strong and a.size and a.dtype.kind in "iu" and _dtypes.is_integer(dtype):
+            bounds = _dtypes.iinfo(_dtypes.long_name(dtype))
+            for number in (a.min(), a.max()):
+                if not bounds.min <= number <= bounds.max:
+                    raise OverflowError(at_user_line(f"{number} is no {_dtypes.long_name(dtype)}, which holds {bounds.min} to {bounds.max}"))
         a = a.astype(_dtypes.numpy_of(dtype))
     return Array(a)
 
@@ -666,6 +704,10 @@ def _of_two(f):
         if _local.traces:
             return f(x1, x2)
         t1, t2 = type(x1), type(x2)
+        if t1 is Array and t2 in WIDE_NUMBERS:
+            x2, t2 = x2.item(), WIDE_NUMBERS[t2]
+        elif t2 is Array and t1 in WIDE_NUMBERS:
+            x1, t1 = x1.item(), WIDE_NUMBERS[t1]
         if t1 is Array:
             if t2 is Array:
                 key = (x1._dtype, x1._shape, x2._dtype, x2._shape)

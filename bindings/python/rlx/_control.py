@@ -5,20 +5,20 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, _prints, tree
-from ._array import Array, as_array, convert, current_trace, emit, is_number
+from ._array import as_array, convert, current_trace, emit, is_weak
 from ._native import Error, at_user_line
-from ._jit import Traced
+from ._jit import Traced, weak_leaves
 
 
 def _types(arrays):
     return [(x.dtype_name, x.shape) for x in arrays]
 
 
-def _traced_alike(functions, structures, types, printless=(None, None), zeros=({}, {})):
+def _traced_alike(functions, structures, types, printless=(None, None), zeros=({}, {}), weak=()):
     """Two functions as graphs that capture the same outer values in the same order. `zeros`: `before` and `after` of Traced."""
     captured = []
     while True:
-        graphs = [Traced(f, s, t, captured=captured, printless=p, **z)
+        graphs = [Traced(f, s, t, captured=captured, printless=p, weak=weak, **z)
                   for f, s, t, p, z in zip(functions, structures, types, printless, zeros)]
         seen = {id(x) for x in captured}
         more = []
@@ -43,9 +43,22 @@ def _as_the_body_gives(leaves, arrays, types):
     if [s for _, s in types] != [x.shape for x in arrays]:
         return None
     for leaf, x, (dtype, _) in zip(leaves, arrays, types):
-        if (_dtypes.with_weak(dtype, leaf) if is_number(leaf) else _dtypes.promote(x.dtype_name, dtype)) != dtype:
+        if (_dtypes.beside_weak(dtype, x.dtype_name) if is_weak(leaf) else _dtypes.promote(x.dtype_name, dtype)) != dtype:
             return None
     return [convert(x, dtype) for x, (dtype, _) in zip(arrays, types)]
+
+
+def _settled(leaves, arrays, weak, body):
+    """The state as the body gives it, which parts of it are Python's numbers before and behind it, and whether both are what they were
+    when it was traced."""
+    n = len(arrays)
+    widened = None
+    if body.out_types[:n] != _types(arrays):
+        widened = _as_the_body_gives(leaves, arrays, body.out_types[:n])
+    still = [before and behind for before, behind in zip(weak, body.out_weak)]
+    if len(still) < n or not widened and still == weak:
+        return arrays, weak, True
+    return widened or arrays, still, False
 
 
 _NO_OPERAND = object()
@@ -72,7 +85,7 @@ def _cond(pred, true_fun, false_fun, operands):
     if pred.shape != ():
         raise Error(at_user_line(f"the condition must be a scalar, got the shape {pred.shape}; see where for one for each element"),
                     "shape_mismatch")
-    traced = functools.partial(_traced_alike, [true_fun, false_fun], [structure] * 2, [_types(arrays)] * 2)
+    traced = functools.partial(_traced_alike, [true_fun, false_fun], [structure] * 2, [_types(arrays)] * 2, weak=weak_leaves(operands))
     (a, b), captured = traced()
     if a.out_structure != b.out_structure or a.out_types != b.out_types:
         raise Error(at_user_line(f"the branches differ in their results: {_shown(a)} and {_shown(b)}"), "shape_mismatch")
@@ -126,11 +139,13 @@ def while_loop(cond_fun, body_fun, init_val, max_trips=None):
     cond_of = lambda *leaves: cond_fun(tree.unflatten(structure, leaves))
     flat = tree.structure(tuple([0] * len(arrays)))
     # What the body makes of the initial state decides the types: a Python number may have been weak.
-    first = Traced(body_of, flat, _types(arrays))
-    if first.prints:
-        return _printing_while_loop(cond_fun, body_fun, tree.unflatten(structure, arrays), max_trips)
-    arrays = _as_the_body_gives(tree.leaves(init_val), arrays, first.out_types) or arrays
-    (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, (None, "the condition of while_loop"))
+    weak, is_settled = weak_leaves(init_val), False
+    while not is_settled:
+        first = Traced(body_of, flat, _types(arrays), weak=weak)
+        if first.prints:
+            return _printing_while_loop(cond_fun, body_fun, tree.unflatten(structure, arrays), max_trips)
+        arrays, weak, is_settled = _settled(tree.leaves(init_val), arrays, weak, first)
+    (body, test), captured = _traced_alike([body_of, cond_of], [flat] * 2, [_types(arrays)] * 2, (None, "the condition of while_loop"), weak=weak)
     if body.out_structure != structure or body.out_types != _types(arrays):
         raise Error(at_user_line(f"the body gives {_shown(body)} for a state of "
                                  f"{', '.join(_graph.type_text(*t) for t in _types(arrays))} as {tree.drawn(structure)}; both are of one "
@@ -162,11 +177,17 @@ def _printing_while_loop(cond_fun, body_fun, init, max_trips):
     return made
 
 
+_NUMBERED = 2**16  # trips whose numbers a fori_loop keeps in an array; those of more it counts
+
+
 def fori_loop(lower, upper, body_fun, init_val, *, unroll=None):
     """init_val after body_fun(i, state) for i from lower up to, and not including, upper. `unroll` is taken as JAX has it, and changes
     nothing."""
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
-        return scan(lambda state, i: (body_fun(i, state), None), init_val, Array(np.arange(lower, upper).astype(np.int32)))[0]
+        trips = max(0, int(upper) - int(lower))
+        if trips <= _NUMBERED:
+            return scan(lambda state, i: (body_fun(i, state), None), init_val, as_array(np.arange(lower, lower + trips).astype(np.int32)))[0]
+        return scan(lambda s, _: ((s[0] + 1, body_fun(s[0], s[1])), None), (as_array(int(lower)), init_val), length=trips)[0][1]
     state = while_loop(lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])),
                        (as_array(lower), as_array(upper), init_val))
     return state[2]
@@ -195,12 +216,12 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
         return f(tree.unflatten(structure, leaves[:n]), tree.unflatten(xs_structure, leaves[n:]))
 
     types = lambda: _types(carries) + [(x.dtype_name, x.shape[1:]) for x in slices]
-    body = Traced(step, flat, types())
-    if body.out_structure is None or body.out_structure[0] is not tuple or len(body.out_structure[-1]) != 2:
-        raise Error("the function of a scan gives a pair: the next carry and what is stacked")
-    if body.out_types[:n] != _types(carries) and (widened := _as_the_body_gives(tree.leaves(init), carries, body.out_types[:n])):
-        carries = widened
-        body = Traced(step, flat, types())
+    weak, is_settled = weak_leaves(init), False
+    while not is_settled:  # what the body makes of the carry decides its dtypes, as in while_loop
+        body = Traced(step, flat, types(), weak=weak)
+        if body.out_structure is None or body.out_structure[0] is not tuple or len(body.out_structure[-1]) != 2:
+            raise Error("the function of a scan gives a pair: the next carry and what is stacked")
+        carries, weak, is_settled = _settled(tree.leaves(init), carries, weak, body)
     carry_structure, y_structure = body.out_structure[-1]
     if carry_structure != structure or body.out_types[:n] != _types(carries):
         raise Error(at_user_line(

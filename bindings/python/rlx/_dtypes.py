@@ -153,7 +153,11 @@ def weak_dtype(number):
 
 def with_weak(strong, number):
     """The dtype of an array of dtype `strong` beside a Python number."""
-    weak = weak_dtype(number)
+    return beside_weak(strong, weak_dtype(number))
+
+
+def beside_weak(strong, weak):
+    """The same where the number has the dtype `weak`."""
     return strong if _category(weak) <= _category(strong) else promote_category(strong, weak)
 
 

@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import Array, Programs, Trace, _local, _made, as_array, current_trace, is_foreign, runner
+from ._array import Array, Programs, Trace, _local, _made, as_array, current_trace, is_foreign, is_weak, runner
 from ._native import Error, at_user_line
 from ._prints import show
 
@@ -80,20 +80,27 @@ class Traced:
 
     What it prints (debug.print) are further outputs of the graph, behind its results: `show` takes them. Zeros of the types
     `before` and `after` stand around them, in the places of what another branch prints. `printless` names who traces here and has no
-    place for them.
+    place for them. `batched` says which of the inputs differ from example to example, and `out_batched` then which results may; `weak`, which stand for Python's numbers,
+    and `out_weak` which results do.
     """
 
-    def __init__(self, f, structure, types, kwargs=None, captured=(), name=None, printless=None, before=(), after=()):
+    def __init__(self, f, structure, types, kwargs=None, captured=(), name=None, printless=None, before=(), after=(), batched=None,
+                 weak=()):
         trace = Trace(name or getattr(f, "__name__", "f").replace("<", "").replace(">", "") or "f", printless)
         with trace:
             inputs = [trace.input(dtype, dims) for dtype, dims in types]
+            trace.weak.update(x._value.node for x, flag in zip(inputs, weak) if flag)
+            if batched is not None:
+                trace.examples = {x._value.node for x, flag in zip(inputs, batched) if flag}
             trace.capture(captured)
             args = tree.unflatten(structure, inputs)
             out = f(*args, **(kwargs or {}))
             leaves, self.out_structure = _arrays(out, f"the result of '{name or getattr(f, '__name__', 'f')}'")
+            self.out_weak = [is_weak(x) for x in leaves]
             leaves = [trace.lift(x) for x in leaves]
             before, after = ([trace.number(0, dtype, dims) for dtype, dims in types] for types in (before, after))
         self.out_types = [(x.dtype_name, x.shape) for x in leaves]
+        self.out_batched = None if batched is None else [x._value.node in trace.examples for x in leaves]
         self.prints = trace.prints
         printed = [x for p in trace.prints for x in p.arrays]
         self.print_types = [(x.dtype_name, x.shape) for x in printed]
@@ -114,7 +121,13 @@ class Traced:
 
 def _trace(f, args, kwargs=None, captured=(), printless=None):
     arrays, structure = _arrays(args)
-    return Traced(f, structure, [(x.dtype_name, x.shape) for x in arrays], kwargs, captured, printless=printless), arrays
+    return Traced(f, structure, [(x.dtype_name, x.shape) for x in arrays], kwargs, captured, printless=printless,
+                  weak=weak_leaves(args)), arrays
+
+
+def weak_leaves(args):
+    """Which leaves are Python's numbers."""
+    return [is_weak(x) for x in tree.leaves(args)]
 
 
 def _apply(graph, arrays):
@@ -181,6 +194,19 @@ def _static_of(f, nums, names, kind="static"):
     return tuple(sorted(both)), (*names, *(placed[n] for n in nums if 0 <= n < len(placed)))
 
 
+def _without_numpy(x):
+    if type(x) is Array:
+        return x
+    return tree.map(lambda leaf: as_array(leaf) if isinstance(leaf, (_ndarray, np.generic)) else leaf, x)
+
+
+def _of_one_kind(value):
+    """A static value as a part of a key: 1, 1.0 and True are equal, and so are 0.0 and -0.0, but functions give other results for them."""
+    if type(value) is tuple:
+        return (tuple, *[_of_one_kind(v) for v in value])
+    return (type(value), repr(value) if type(value) is float else value)
+
+
 class Jit:
     """A function that is traced and compiled once for each set of argument types and static arguments."""
 
@@ -202,7 +228,7 @@ class Jit:
 
     def __call__(self, *args, **kwargs):
         if _local.traces:
-            return self._f(*args, **kwargs)
+            return self._within_trace(args, kwargs)
         if not self._plain or kwargs:
             return self._slow(args, kwargs, None)
         # The common case, arrays alone, with as little Python as possible.
@@ -295,18 +321,24 @@ class Jit:
         flags += tree.leaves({k: tree.map(lambda _, donated=names[k]: donated, v) for k, v in rest.items()})
         return tuple(f"x{i}" for i, donated in enumerate(flags) if donated)
 
+    def _within_trace(self, args, kwargs):
+        """The function itself. NumPy's arrays become arrays here as they do where it is compiled: it may update them, with .at, and must
+        not write to them."""
+        args = [a if i in self._static else _without_numpy(a) for i, a in enumerate(args)]
+        return self._f(*args, **{k: v if k in self._static_names else _without_numpy(v) for k, v in kwargs.items()})
+
     def _lookup(self, args, kwargs):
         static, names, dynamic, rest = self._split(args, kwargs)
         arrays, structure = _arrays((dynamic, rest), f"an argument of '{getattr(self._f, '__name__', 'f')}', ",
                                     ", or marked static: rlx.jit(f, static_argnums=...)", share=True)
-        types = tuple((x.dtype_name, x.shape) for x in arrays)
-        key = (structure, types, static, tuple(sorted(names.items())))
+        types, weak = tuple((x.dtype_name, x.shape) for x in arrays), tuple(weak_leaves((dynamic, rest)))
+        key = (structure, types, weak, _of_one_kind(static), _of_one_kind(tuple(sorted(names.items()))))
         try:
             entry = self._cache.get(key)
         except TypeError as error:
             self._unhashable(static, names, structure, error)
         if entry is None:
-            traced = Traced(self._call_traced(static, names), structure, types, name=getattr(self._f, "__name__", "f"))
+            traced = Traced(self._call_traced(static, names), structure, types, name=getattr(self._f, "__name__", "f"), weak=weak)
             compiled = self._session().compile(traced.graph, **self._options)
             compiled.is_fixed, compiled.threads = self._device is not None, self._threads
             compiled.donate = self._donated_inputs(dynamic, rest)
@@ -327,7 +359,7 @@ class Jit:
         static, names, dynamic, rest = self._split(args, kwargs)
         arrays, structure = _arrays((dynamic, rest))
         return Lowered(Traced(self._call_traced(static, names), structure, [(x.dtype_name, x.shape) for x in arrays],
-                              name=getattr(self._f, "__name__", "f")), self._session(), self._options)
+                              name=getattr(self._f, "__name__", "f"), weak=weak_leaves((dynamic, rest))), self._session(), self._options)
 
     def compiled(self):
         """What was compiled last."""
@@ -409,7 +441,7 @@ def eval_shape(f, *args, **kwargs):
     ShapeDtypeStruct."""
     arrays, structure = _arrays((args, kwargs))
     traced = Traced(lambda args, kwargs: f(*args, **kwargs), structure, [(x.dtype_name, x.shape) for x in arrays],
-                    name=getattr(f, "__name__", "f"))
+                    name=getattr(f, "__name__", "f"), weak=weak_leaves((args, kwargs)))
     return tree.unflatten(traced.out_structure, [ShapeDtype(shape, _dtypes.long_name(dtype)) for dtype, shape in traced.out_types])
 
 

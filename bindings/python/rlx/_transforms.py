@@ -7,8 +7,8 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import as_array, current_trace, emit
-from ._jit import Traced, _apply, _arrays, _trace
+from ._array import as_array, current_trace, emit, is_foreign, is_number
+from ._jit import Traced, _apply, _arrays, _trace, weak_leaves
 from ._native import Error, at_user_line
 from ._prints import Loop
 from .numpy._creation import eye, zeros, zeros_like
@@ -35,6 +35,18 @@ def _require_float(traced_types, flags, what):
                                      "derivatives; convert it, or leave it out of argnums"))
 
 
+def _giving_a_pair(f):
+    """f, whose result must be a pair: what is differentiated, and what is not."""
+    @functools.wraps(f)
+    def wrapper(*args, **kwargs):
+        out = f(*args, **kwargs)
+        if not isinstance(out, (tuple, list)) or len(out) != 2:
+            raise TypeError(at_user_line(f"has_aux says that '{getattr(f, '__name__', 'f')}' returns a pair, what is differentiated and anything "
+                                         f"else; it returned {f'{len(out)} values' if isinstance(out, (tuple, list)) else f'one value, {out!r}'}"))
+        return out
+    return wrapper
+
+
 def value_and_grad(f, argnums=0, has_aux=False):
     """(f(*args), gradients): of a function whose result is a float scalar (or, with `has_aux`, a pair of one and anything
     else). The gradients have the structure of the argument, or of a tuple of arguments where `argnums` is one."""
@@ -46,7 +58,7 @@ def value_and_grad(f, argnums=0, has_aux=False):
             if not -len(args) <= n < len(args):
                 raise Error(at_user_line(f"argnums names argument {n}, the call has {len(args)}"))
         wanted = tuple(n % len(args) for n in numbers)
-        traced, arrays = _trace(f, args, kwargs)
+        traced, arrays = _trace(_giving_a_pair(f) if has_aux else f, args, kwargs)
         flags = _positions(args, wanted)
         _require_float([(x.dtype_name, x.shape) for x in arrays], flags, "the gradient")
         if not traced.out_types:
@@ -92,6 +104,8 @@ def vjp(f, *primals, has_aux=False):
     """(f(*primals), pullback): the pullback maps cotangents, of the structure of the result, to a tuple of cotangents of
     the primals. With `has_aux` f returns a pair, and a third value is its second part."""
     aux_out = []
+    if has_aux:
+        f = _giving_a_pair(f)
 
     def main(*args):
         out = f(*args)
@@ -174,6 +188,13 @@ def hvp(f, primals, tangents):
     return jvp(lambda *args: grad(f, numbers)(*args), primals, tangents)
 
 
+def _require_float_results(f, results):
+    for y in results:
+        if not _has_derivative(y.dtype_name):
+            raise Error(at_user_line(f"a Jacobian of '{getattr(f, '__name__', 'f')}', which gives {_graph.type_text(y.dtype_name, y.shape)}: only "
+                                     "floats and complex numbers have derivatives"))
+
+
 def _jacobian(f, argnums, forward):
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
@@ -195,7 +216,9 @@ def _jacobian(f, argnums, forward):
                 for i, x in enumerate(arrays):
                     def push(unit, i=i):
                         tangents = [unit if j == i else zeros_like(a) for j, a in enumerate(arrays)]
-                        return jvp(of, arrays, tangents)[1]
+                        value, moved = jvp(of, arrays, tangents)
+                        _require_float_results(f, tree.leaves(value))
+                        return moved
                     units = reshape(eye(x.size, dtype=x.dtype), (x.size,) + x.shape)
                     out = vmap(push)(units)
                     columns.append(tree.map(lambda y, x=x: reshape(moveaxis(y, 0, -1), y.shape[1:] + x.shape), out))
@@ -205,6 +228,7 @@ def _jacobian(f, argnums, forward):
                     else columns[0]
             value, pullback = vjp(of, *arrays)
             outs, its = tree.flatten(value)
+            _require_float_results(f, outs)
             rows = []
             for k, y in enumerate(outs):
                 units = reshape(eye(y.size, dtype=y.dtype), (y.size,) + y.shape)
@@ -255,12 +279,15 @@ def _axes_for(axes, args, what):
 
 def vmap(f, in_axes=0, out_axes=0):
     """f for a batch of examples at once. `in_axes` says along which axis of each argument they stand (None: all share it),
-    `out_axes` where they shall stand in the results."""
+    `out_axes` where they shall stand in the results (None: in none, of a result that is the same for all). In arguments by keyword they
+    stand along axis 0; what is no array there, such as a flag, is shared."""
 
     @functools.wraps(f)
     def wrapper(*args, **kwargs):
-        arrays, structure = _arrays(args)
-        axes = _axes_for(in_axes, args, "in_axes")
+        by_name = {k: v for k, v in kwargs.items() if any(not is_number(x) and not is_foreign(x) for x in tree.leaves(v))}
+        shared = {k: v for k, v in kwargs.items() if k not in by_name}
+        arrays, structure = _arrays((args, by_name))
+        axes = _axes_for(in_axes, args, "in_axes") + [0] * len(tree.leaves(by_name))
         sizes = {x.shape[_axis(axis, x.ndim)] for x, axis in zip(arrays, axes) if axis is not None}
         if len(sizes) != 1:
             found = ", ".join(_graph.type_text(x.dtype_name, x.shape) + ("" if axis is None else f" along {axis}") for x, axis in zip(arrays, axes))
@@ -268,7 +295,8 @@ def vmap(f, in_axes=0, out_axes=0):
         size = sizes.pop()
         fronted = [x if axis is None else moveaxis(x, axis, 0) for x, axis in zip(arrays, axes)]
         types = [(x.dtype_name, x.shape if axis is None else x.shape[1:]) for x, axis in zip(fronted, axes)]
-        traced = Traced(f, structure, types, kwargs)
+        traced = Traced(lambda args, by_name: f(*args, **by_name, **shared), structure, types, name=getattr(f, "__name__", "f"),
+                        batched=[axis is not None for axis in axes], weak=weak_leaves((args, by_name)))
         batched = [axis is not None for axis in axes] + [False] * len(traced.captured)
         results = _apply(traced.graph.batch(batched, size), fronted + traced.captured)
         outs = len(traced.out_types)
@@ -279,6 +307,10 @@ def vmap(f, in_axes=0, out_axes=0):
         results = results[:outs]
         out = tree.unflatten(traced.out_structure, results)
         where = _axes_for(out_axes, out, "out_axes")
+        for path, axis, varies in zip(tree.paths(traced.out_structure), where, traced.out_batched):
+            if axis is None and varies:
+                raise Error(at_user_line(f"out_axes is None for the result{path} of '{getattr(f, '__name__', 'f')}', which is not the same for all "
+                                         "examples; say along which axis they shall stand, or reduce over them outside of vmap"))
         moved = [x if axis == 0 else (x[0] if axis is None else moveaxis(x, 0, axis)) for x, axis in zip(results, where)]
         return tree.unflatten(traced.out_structure, moved)
 
@@ -358,15 +390,26 @@ class custom_vjp(_Custom):
             moving = iter(cts)
             all_cts = [next(moving) if _has_derivative(d) else zeros(s, _dtypes.numpy_of(d)) for d, s in outs]
             found = self._bwd(*fixed.values(), kept, tree.unflatten(traced.out_structure, all_cts))
+            if not isinstance(found, (tuple, list)):
+                raise TypeError(at_user_line(f"the backward rule of {self._f.__name__} gives a tuple with a cotangent for each argument, got "
+                                             f"{type(found).__name__}; of one argument it is (ct,)"))
             if len(found) != len(given):
                 raise Error(f"the backward rule of {self._f.__name__} gave {len(found)} cotangents for {len(given)} arguments")
             result, at = [], 0
             for arg, ct in zip(given, found):
                 n = len(tree.leaves(arg))
                 parts = [None] * n if ct is None else tree.leaves(ct)
+                if len(parts) != n:  # a None in it is zero
+                    parts = tree.leaves(ct, is_leaf=lambda v: v is None)
+                if len(parts) != n:
+                    raise Error(at_user_line(f"the backward rule of {self._f.__name__} gave the cotangent {_drawn(ct)} for the argument {_drawn(arg)}"))
                 for x, part in zip(arrays[at: at + n], parts):
                     if _has_derivative(x.dtype_name):
-                        result.append(zeros(x.shape, x.dtype) if part is None else as_array(part, x.dtype_name))
+                        part = zeros(x.shape, x.dtype) if part is None else as_array(part, x.dtype_name)
+                        if part.shape != x.shape:
+                            raise Error(at_user_line(f"the backward rule of {self._f.__name__} gave a cotangent of the shape {part.shape} for "
+                                                     f"{_graph.type_text(x.dtype_name, x.shape)}"), "shape_mismatch")
+                        result.append(part)
                 at += n
             result += [zeros(s, _dtypes.numpy_of(d)) for d, s in inputs[len(arrays):] if _has_derivative(d)]
             return tuple(result)

@@ -81,8 +81,8 @@ def rfftn(a, s=None, axes=None, norm=None):
 
 def irfftn(a, s=None, axes=None, norm=None):
     """The inverse of rfftn; the extent along the last of the axes is s[-1], 2 (n - 1) by default."""
-    x = _complex(a)
-    is_default = s is None or s[-1] is None  # -1 is the extent that x has
+    x, s = _complex(a), None if s is None else tuple(s)
+    is_default = not s or s[-1] is None  # -1 is the extent that x has
     axes, s = _axes(x, s, axes)
     for axis, n in zip(axes[:-1], s[:-1]):
         x = resized(x, axis, n)

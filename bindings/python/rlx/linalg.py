@@ -33,8 +33,10 @@ def cholesky(a, upper=False, symmetrize_input=True):
     lower triangle of a is read (the upper one where `upper`), and the gradient is that of the triangle.
     """
     a = _matrix(a)
+    if a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"cholesky takes square matrices, got the shape {a.shape}")
     if symmetrize_input:
-        a = rnp.multiply(rnp.add(a, rnp.conj(rnp.swapaxes(a, -1, -2))), 0.5)
+        a = rnp.multiply(rnp.add(a, _adjoint(a)), 0.5)
     return ops.cholesky(a, lower=not upper, reads="upper" if upper else "lower")
 
 
@@ -162,7 +164,7 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
         below = rnp.tril(a, -1)
         diagonal = rnp.multiply(rnp.astype(rnp.real(a), a.dtype), rnp.eye(a.shape[-1], dtype=a.dtype))
         a = rnp.add(rnp.add(below, _adjoint(below)), diagonal)
-    if rcond is None or isinstance(rcond, (int, float)):
+    if rcond is None or isinstance(rcond, (int, float)) and rcond >= 0:  # a negative attribute, or NaN, would be the default
         return ops.pinv(a, cutoff=-1 if rcond is None else float(rcond))
     rcond = as_array(rcond)
     if rcond.ndim > a.ndim - 2:
@@ -257,8 +259,8 @@ def tensorsolve(a, b, axes=None):
 def tensorinv(a, ind=2):
     """The inverse of a with respect to tensordot over its first `ind` dims."""
     a = inexact(a)
-    if ind <= 0:
-        raise ValueError(f"ind is {ind}; it is at least 1")
+    if ind <= 0 or a.ndim == 0:
+        raise ValueError(f"ind is {ind}, of an array of rank {a.ndim}; both are at least 1")
     head, tail = a.shape[:ind], a.shape[ind:]
     return rnp.reshape(inv(rnp.reshape(a, (int(np.prod(head)), int(np.prod(tail))))), tail + head)
 

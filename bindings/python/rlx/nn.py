@@ -209,7 +209,7 @@ def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, 
 
 def one_hot(x, num_classes, dtype="f32", axis=-1):
     """1 where the position along a new axis equals the index, else 0; all 0 where the index is out of range, or no whole number."""
-    x, dtype = as_array(x), _dtypes.name_of(dtype)
+    x, dtype = as_array(x), "f32" if dtype is None else _dtypes.name_of(dtype)
     if not _dtypes.is_integer(x.dtype_name):
         whole = rnp.astype(x, "i32")
         x = whole if x.dtype_name == "bool" else rnp.where(rnp.equal(rnp.astype(whole, x.dtype_name), x), whole, -1)

@@ -12,6 +12,7 @@ from ._special.gammas import beta, betainc, betaln, gamma, gammasgn, loggamma
 from ._special.hypergeometric import hyp1f1
 from ._special.integrals import bessel_jn, dawsn, exp1, expi, expn, fresnel, owens_t, sici, spence, wofz
 from ._special.statistics import boxcox, boxcox1p, kl_div, log_softmax, logsumexp, rel_entr, softmax
+from ._special.zeta import riemann_zeta as _riemann_zeta
 from .numpy._elementwise import OF_ONE, OF_TWO_FLOATS, documented, inexact, together
 from . import numpy as rnp
 
@@ -64,9 +65,11 @@ xlog1py = _binary("xlog1py", ops.xlog1py, "x ln(1 + y), 0 where x is 0.")
 
 
 def zeta(x, q=None):
-    """The Hurwitz zeta function: the sum of (k + q)^-x over k from 0 on; without q Riemann's, that of k^-x over k from 1 on. Of real
-    numbers only."""
-    a, b = together(x, 1.0 if q is None else q)
+    """The Hurwitz zeta function: the sum of (k + q)^-x over k from 0 on, NaN where x is below 1. Without q Riemann's, that of k^-x over k
+    from 1 on and what continues it below 1. Of real numbers only."""
+    if q is None:
+        return _riemann_zeta(x)
+    a, b = together(x, q)
     return ops.zeta(inexact(a), inexact(b))
 
 

@@ -21,6 +21,7 @@ class _Kind:
         self.flatten, self.unflatten, self.keys = flatten, unflatten, keys
 
 
+_nothing = object()
 _kinds = {}
 _not_kinds = set()  # classes that are known to be leaves
 
@@ -149,8 +150,15 @@ def _structure(tree, leaves, is_leaf=None):
 
 
 def unflatten(structure, leaves):
-    """The tree of that structure with these leaves."""
-    return _build(structure, iter(leaves))
+    """The tree of that structure with these leaves, of which there are as many as it has."""
+    given = iter(leaves)
+    try:
+        made = _build(structure, given)
+    except StopIteration:
+        raise ValueError(at_user_line(f"a tree {drawn(structure)} has {count(structure)} leaves, and fewer were given")) from None
+    if next(given, _nothing) is not _nothing:
+        raise ValueError(at_user_line(f"a tree {drawn(structure)} has {count(structure)} leaves, and more were given"))
+    return made
 
 
 def _build(structure, leaves):
@@ -213,9 +221,6 @@ def leaves(tree, is_leaf=None):
 def structure(tree, is_leaf=None):
     """The structure: a hashable value."""
     return flatten(tree, is_leaf)[1]
-
-
-_nothing = object()
 
 
 def reduce(f, tree, initializer=_nothing, is_leaf=None):

@@ -1,9 +1,12 @@
 """Keys: u32[2], made, split and folded as JAX's threefry2x32 does."""
 
+import operator
+
 import numpy as np
 
-from .. import ops
+from .. import _dtypes, ops
 from .._array import Array, as_array, convert
+from .._native import at_user_line
 from ..numpy._creation import shape_tuple
 
 
@@ -16,10 +19,15 @@ def key(seed, *, impl=None, dtype=None):
                              "algorithm=\"philox\", \"threefry\" or \"threefry_original\"")
     if isinstance(seed, Array) and seed.is_traced:
         from .. import numpy as rnp
+        if not _dtypes.is_integer(seed.dtype_name):
+            raise TypeError(at_user_line(f"a seed is an integer, got {seed!r}"))
         low = convert(seed, "u32")
         high = convert(seed >> 32, "u32") if seed.dtype_name in ("i64", "u64") else rnp.zeros_like(low)
         return rnp.stack([high, low], axis=-1)
-    seed = int(seed) & (2**64 - 1)
+    try:
+        seed = operator.index(seed) & (2**64 - 1)
+    except TypeError:
+        raise TypeError(at_user_line(f"a seed is an integer, got {seed!r}")) from None
     return as_array(np.array([seed >> 32, seed & (2**32 - 1)], np.uint32))
 
 

@@ -5,7 +5,7 @@ import operator
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, convert, current_trace, device_put, is_number
+from .._array import Array, as_array, convert, current_trace, device_put, is_number, strong as of_that_dtype
 from ._elementwise import broadcast_to
 
 
@@ -44,6 +44,7 @@ def array(object, dtype=None, *, copy=True, order="K", ndmin=0, device=None):
     """Anything array-like as an array of its own, as NumPy's `array`, with dims of 1 in front up to a rank of `ndmin`; the rest is as
     for `asarray`."""
     x = asarray(object, dtype, order, copy=copy, device=device)
+    ndmin = operator.index(ndmin)
     return x if x.ndim >= ndmin else ops.reshape(x, dims=(1,) * (ndmin - x.ndim) + x.shape)
 
 
@@ -59,7 +60,7 @@ def from_dlpack(x, *, device=None, copy=None):
 def astype(x, dtype, *, copy=True, device=None):
     """x in another dtype. Floats truncate and saturate when they become integers; NaN becomes 0. Arrays do not change, so that
     `copy` makes no difference."""
-    return _on(convert(as_array(x), _dtypes.name_of(dtype)), device)
+    return _on(of_that_dtype(convert(as_array(x), _dtypes.name_of(dtype))), device)
 
 
 def shape_tuple(shape):
@@ -67,6 +68,8 @@ def shape_tuple(shape):
         shape = shape.__index__()
     if isinstance(shape, (bool, np.bool_)):
         raise TypeError(f"a shape is an integer or several, not {shape}")
+    if isinstance(shape, (float, np.floating)):
+        raise TypeError(f"a shape is an integer or several, not {shape!r}; write int({shape!r}) if that is meant")
     return (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
 
 
@@ -161,7 +164,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     from ._elementwise import divide, subtract
     apart = subtract(*[convert(x, _of_steps(as_array(start), as_array(stop))) for x in (as_array(stop), as_array(start))])
     parts = num - 1 if endpoint else num
-    return made, divide(apart, parts) if parts > 0 else full_like(apart, np.nan)
+    return made, divide(apart, parts) if parts > 0 else full((), np.nan, apart.dtype)  # of all, as in NumPy
 
 
 def _moved(x, axis, device=None):

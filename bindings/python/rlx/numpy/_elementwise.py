@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, at_once, convert, current_trace, is_number
+from .._array import WIDE_NUMBERS, Array, as_array, at_once, convert, current_trace, is_number, is_weak
 
 # What rlx.numpy takes from here; the rest serves the package.
 __all__ = ["abs", "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -23,21 +23,26 @@ __all__ = ["abs", "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "
 
 
 def _promotion(xs):
-    """The operands as arrays, None for Python's numbers, and the dtype of all."""
+    """The operands as arrays, None for Python's numbers, and the dtype of all. NumPy's float64, which is a Python float (so that np.sqrt(2)
+    is one), and its int64 and complex128 count as numbers beside an array."""
+    has_array = builtins.any(isinstance(x, (Array, np.ndarray)) for x in xs)
+    xs = [x.item() if has_array and type(x) in WIDE_NUMBERS else x for x in xs]
     strong = [x if isinstance(x, Array) else None if is_number(x) else as_array(x) for x in xs]
-    dtype = None
+    dtype, weak = None, []
     for x in strong:
-        if x is not None:
+        if x is not None and is_weak(x):
+            weak.append(x.dtype_name)
+        elif x is not None:
             dtype = x.dtype_name if dtype is None else _dtypes.promote(dtype, x.dtype_name)
-    for x in xs:
-        if is_number(x):
-            dtype = _dtypes.weak_dtype(x) if dtype is None else _dtypes.with_weak(dtype, x)
-    return strong, dtype
+    weak += [_dtypes.weak_dtype(x) for x in xs if is_number(x)]
+    for name in weak:
+        dtype = name if dtype is None else _dtypes.beside_weak(dtype, name)
+    return strong, xs, dtype
 
 
 def promoted(*xs):
     """The operands as arrays of one dtype."""
-    strong, dtype = _promotion(xs)
+    strong, xs, dtype = _promotion(xs)
     return [as_array(s if s is not None else x, dtype) for s, x in zip(strong, xs)]
 
 
@@ -77,7 +82,7 @@ def broadcast_arrays(*xs):
 
 def together(*xs):
     """Promoted and broadcast."""
-    strong, dtype = _promotion(xs)
+    strong, xs, dtype = _promotion(xs)
     shapes = [s.shape for s in strong if s is not None]
     shape = shapes[0] if shapes and all(s == shapes[0] for s in shapes) else broadcast_shapes(*shapes)
     trace = current_trace()
@@ -389,7 +394,8 @@ invert = bitwise_not
 
 
 def power(x1, x2):
-    """x1 to the power x2. Integers stay integers; negative powers of theirs are an error, or while tracing truncated."""
+    """x1 to the power x2. Integers stay integers; negative powers of theirs are an error, or 0 or 1 where they are not known before the
+    graph runs."""
     if is_number(x2) and isinstance(x2, int) and not isinstance(x2, bool) and 0 <= x2 <= 3 and not is_number(x1):
         x = as_array(x1)
         if x.dtype_name != "bool":
@@ -397,7 +403,8 @@ def power(x1, x2):
     a, b = together(x1, x2)
     if a.dtype_name == "bool":
         a, b = convert(a, "i32"), convert(b, "i32")
-    if b.dtype_name in ("i8", "i16", "i32", "i64") and not b.is_traced and b.size and b.numpy().min() < 0:
+    is_negative = is_number(x2) and not isinstance(x2, complex) and x2 < 0
+    if b.dtype_name in ("i8", "i16", "i32", "i64") and (is_negative or not b.is_traced and b.size and b.numpy().min() < 0):
         raise ValueError("integers to negative powers are no integers; make one of the operands a float")
     return ops.pow(a, b)
 

@@ -185,9 +185,11 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
         return convert(divide(_reduced(x, "sum", axis, keepdims), _counted_where(x, where, axis, keepdims)), dtype)
     if _is_open(x, axes):
         return ops.mean(x, axes=axes, keep_dims=keepdims)
-    n = _count(x, axes)
+    n, dtype = _count(x, axes), x.dtype_name
+    if dtype in ("f16", "bf16"):  # neither their sum nor their number need be one of these
+        x = convert(x, "f32")
     total = _reduced(x, "sum", axis, keepdims)
-    return divide(total, constant_like(total, n))
+    return convert(divide(total, constant_like(total, n)), dtype)
 
 
 def _var_about(x, axis, ddof, keepdims, where, about):

@@ -6,7 +6,7 @@ import operator
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import as_array, convert
+from .._array import Array, as_array, convert
 from .._native import Error, at_user_line
 from ._elementwise import broadcast_to, no_out, promoted
 
@@ -47,6 +47,8 @@ def reshape(a, shape, *rest, order="C", copy=None):
     if check_order(order):
         dims = (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)
         return transpose(reshape(transpose(x), (dims + rest)[::-1]))
+    if isinstance(shape, Array) and shape.ndim == 0:
+        shape = operator.index(shape)  # says why it cannot be one, where it is traced
     if rest and not isinstance(shape, (int, str, np.integer)):
         raise TypeError(f"reshape takes a shape, or its extents one by one, not {shape!r} and {rest!r}")
     shape = (shape,) if isinstance(shape, (int, str, np.integer)) else tuple(shape)

@@ -311,6 +311,8 @@ def histogramdd(sample, bins=10, range=None, density=False, weights=None):
     ranges = [None] * len(columns) if range is None else range
     if len(each) != len(columns) or len(ranges) != len(columns):
         raise ValueError(f"there are {len(columns)} coordinates, {len(each)} bins and {len(ranges)} ranges; give one for each")
+    if weights is not None and columns and as_array(weights).shape != columns[0].shape:
+        raise ValueError(f"histogramdd takes a weight for each of the {columns[0].shape[0]} points, got the shape {as_array(weights).shape}")
     edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, ranges)]
     counts = _counted(columns, edges, weights)
     if weights is None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .. import _dtypes
-from .._array import Array, as_array, is_number
+from .._array import WIDE_NUMBERS, Array, as_array, is_number
 from .._dtypes import bfloat16
 
 # Python's types and numbers are weak: they take the dtype of what is beside them.
@@ -25,8 +25,9 @@ def result_type(*arrays_and_dtypes):
     if not arrays_and_dtypes:
         raise ValueError("result_type takes at least one array or dtype")
     name, weak = None, []
+    has_array = any(isinstance(x, (Array, np.ndarray)) for x in arrays_and_dtypes)
     for x in arrays_and_dtypes:
-        if is_number(x):
+        if is_number(x) or has_array and type(x) in WIDE_NUMBERS:
             weak.append(x)
         elif isinstance(x, type) and x in _WEAK:
             weak.append(_WEAK[x])
