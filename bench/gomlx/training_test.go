@@ -29,7 +29,7 @@ func dense(scope *model.Scope, _ any, inputs []*Node) []*Node {
 func convolutional(scope *model.Scope, _ any, inputs []*Node) []*Node {
 	x := Reshape(inputs[0], -1, 28, 28, 1)
 	for i, channels := range []int{16, 32} {
-		x = layers.Convolution(scope.In(fmt.Sprintf("conv%d", i)), x).Channels(channels).KernelSize(3).PadSame().Done()
+		x = layers.Convolution(scope.In("conv%d", i), x).Channels(channels).KernelSize(3).PadSame().Done()
 		x = MaxPool(activation.Relu(x)).Window(2).Done()
 	}
 	x = Reshape(x, x.Shape().Dimensions[0], -1)

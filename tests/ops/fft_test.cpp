@@ -48,7 +48,7 @@ TEST_CASE("transforms of every length up to 140, and of some long ones, agree wi
 }
 TEST_CASE(
     "roots of few parts of a turn are the nearest doubles, so what cancels leaves the rounding that it leaves others") {
-  // sin(2 pi j / 11), and numpy.fft.fft of it (NumPy 2.3): nine of its frequencies are rounding alone.
+  // sin(2 pi j / 11), and numpy.fft.fft of it (NumPy 2.4): nine of its frequencies are rounding alone.
   const double sine[11] = {0.0,
                            0.5406408174555976,
                            0.9096319953545183,

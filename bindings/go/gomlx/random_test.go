@@ -30,7 +30,10 @@ func TestBitsAreThoseOfXLA(t *testing.T) {
 	}
 	for _, config := range []string{"", "coreml"} {
 		b := backend(t, config)
-		for _, d := range draws {
+		for i, d := range draws {
+			if config != "" && i%7 != 0 { // each dtype once, each state too
+				continue
+			}
 			dtype, err := dtypes.DTypeString(d.DType)
 			if err != nil {
 				t.Fatal(err)
