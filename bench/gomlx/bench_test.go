@@ -1,5 +1,6 @@
-// Package bench times compute's own cases on three backends of GoMLX: RLX, XLA and GoMLX's own. run.py runs it in turns, with
-// -test.benchtime=1x: what is timed, in processor time, is the first run of each executable (timed.go).
+// Package bench times compute's own cases, training and an empty call on three backends of GoMLX: RLX, XLA and GoMLX's own.
+// run.py runs it in turns, with -test.benchtime=1x: what is timed, in processor time, is the first run of each executable
+// (timed.go), or the steps of a training (training_test.go).
 package bench
 
 import (
@@ -27,6 +28,14 @@ func opened(name string) (compute.Backend, error) {
 	}
 }
 
+// untouched is the backend as GoMLX's own graphs get it: they take fused ops apart themselves where there are none.
+func untouched(made compute.Backend) compute.Backend {
+	if inner, ok := made.(unfused); ok {
+		return inner.Backend
+	}
+	return made
+}
+
 func BenchmarkCases(b *testing.B) {
 	for _, name := range []string{"rlx", "xla", "go"} {
 		b.Run(name, func(b *testing.B) {
@@ -34,6 +43,13 @@ func BenchmarkCases(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			b.Run("Training", func(b *testing.B) {
+				b.Run("MNIST", func(b *testing.B) {
+					b.Run("dense", func(b *testing.B) { measureTraining(b, untouched(made), dense) })
+					b.Run("convolutional", func(b *testing.B) { measureTraining(b, untouched(made), convolutional) })
+				})
+			})
+			b.Run("Call", func(b *testing.B) { b.Run("Neg", func(b *testing.B) { measureCall(b, untouched(made)) }) })
 			made = timed{made}
 			b.Run("Softmax", func(b *testing.B) { backendtest.BenchmarkSoftmax(b, made) })
 			b.Run("Gelu", func(b *testing.B) { backendtest.BenchmarkGelu(b, made) })

@@ -32,6 +32,31 @@ List folded(const List& xs, const List& inits, const Graph& f, const Dim& count,
   return scan(xs[0].graph(), std::move(operands), {n, n, count, false, over_elements(f, lanes)});
 }
 
+/// The op of bits that `body` is and nothing else, or null: in which order elements are combined then makes no
+/// difference.
+const OpDef* op_of_bits(const Graph& body) {
+  if (body.inputs().size() != 2 || body.outputs().size() != 1) return nullptr;
+  const Node& made = body.node(body.outputs()[0].ref);
+  const bool is_one = made.op == &op::bitwise_and || made.op == &op::bitwise_or || made.op == &op::bitwise_xor;
+  if (!is_one || made.operands[0] == made.operands[1]) return nullptr;
+  for (Ref r : made.operands)
+    if (body.node(r).op != &op::input) return nullptr;
+  return made.op;
+}
+
+/// x [count, lanes] by an op of bits, half of the rows with the other half as often as it takes: unlike a loop, whose
+/// carries keep their dtypes, of what other passes know how to compute.
+Value halved(Value x, Value init, const OpDef& op) {
+  Dims lanes{x.dims()[1]};
+  for (int64_t count = x.dims()[0].value(); count > 1;) {
+    const int64_t half = count / 2;
+    Value joined = emit(op, {slice_axis(x, 0, 0, half), slice_axis(x, 0, half, 2 * half)});
+    x = count % 2 ? concatenate({joined, slice_axis(x, 0, count - 1, count)}, 0) : joined;
+    count -= half;
+  }
+  return emit(op, {reshape(x, lanes), broadcast_in_dim(init, lanes, {})});
+}
+
 List reduced(const Site& site) {
   const auto& a = site.node.attrs.as<ReduceAttrs>();
   size_t n = site.operands.size() / 2, rank = site.operands[0].dims().size();
@@ -41,7 +66,9 @@ List reduced(const Site& site) {
   Dim count = element_count(pick(dims, axes)), lanes = element_count(pick(dims, kept));
   List xs, inits(site.operands.begin() + static_cast<std::ptrdiff_t>(n), site.operands.end());
   for (size_t i = 0; i < n; ++i) xs.push_back(reshape(transpose(site.operands[i], order), {count, lanes}));
-  List out = folded(xs, inits, *a.body, count, lanes);
+  const OpDef* bits = op_of_bits(*a.body);
+  List out =
+      bits && count.is_static() ? List{halved(xs[0], inits[0], *bits)} : folded(xs, inits, *a.body, count, lanes);
   for (Value& v : out) v = reshape(v, pick(dims, kept));
   return out;
 }

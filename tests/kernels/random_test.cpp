@@ -68,3 +68,21 @@ TEST_CASE(
         }
   });
 }
+
+TEST_CASE("Philox counts on from a counter that is given, over the ends of its words") {
+  for_each_target([] {
+    for (uint32_t first : {3u, 0xffffffc0u, 0xffffffffu}) {
+      const uint32_t counter[4] = {first, 0xffffffff, 0xffffffff, 8};
+      constexpr int64_t kBlocks = 150;
+      std::vector<uint32_t> got(4 * kBlocks);
+      random_bits(BitGenerator::philox, kKey, 4 * kBlocks, 4, 0, 64, got.data(), counter);
+      random_bits(BitGenerator::philox, kKey, 4 * kBlocks, 4, 64, kBlocks, got.data(), counter);
+      for (uint32_t n = 0; n < kBlocks; ++n) {
+        const bool over = first + n < first;
+        auto block =
+            philox_4x32_10<uint32_t>({first + n, over ? 0 : ~0u, over ? 0 : ~0u, over ? 9u : 8u}, {kKey[0], kKey[1]});
+        CHECK(std::equal(block.begin(), block.end(), got.begin() + 4 * n));
+      }
+    }
+  });
+}

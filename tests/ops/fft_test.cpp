@@ -46,6 +46,35 @@ TEST_CASE("transforms of every length up to 140, and of some long ones, agree wi
       }
     }
 }
+TEST_CASE(
+    "roots of few parts of a turn are the nearest doubles, so what cancels leaves the rounding that it leaves others") {
+  // sin(2 pi j / 11), and numpy.fft.fft of it (NumPy 2.4): nine of its frequencies are rounding alone.
+  const double sine[11] = {0.0,
+                           0.5406408174555976,
+                           0.9096319953545183,
+                           0.9898214418809328,
+                           0.7557495743542583,
+                           0.28173255684142967,
+                           -0.2817325568414294,
+                           -0.7557495743542582,
+                           -0.9898214418809327,
+                           -0.9096319953545186,
+                           -0.5406408174555974};
+  const Complex wanted[6] = {{3.885780586188048e-16, 0.0},
+                             {-3.5365982358508463e-16, -5.499999999999999},
+                             {3.026981444479023e-16, -3.885780586188048e-16},
+                             {1.550079864382564e-16, 9.992007221626409e-16},
+                             {6.106970865923214e-17, 1.1102230246251565e-16},
+                             {-3.5940504526970855e-16, 4.440892098500626e-16}};
+  Tensor x(c128, {11});
+  for (size_t j = 0; j < 11; ++j) store<Complex>(x, j, sine[j]);
+  Tensor y = Session(Device::cpu(), {1}).compile(transform(x.type(), {FftKind::fft})).run_ordered(std::array{x})[0];
+  for (size_t k = 0; k < 6; ++k) {
+    CHECK(load<Complex>(y, k) == wanted[k]);
+    if (k > 0) CHECK(load<Complex>(y, 11 - k) == std::conj(wanted[k]));
+  }
+}
+
 TEST_CASE("transforms of real numbers, along any axes, agree with the reference") {
   for (int threads : {1, 3}) {
     Session session(Device::cpu(), {threads});

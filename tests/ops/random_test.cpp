@@ -70,6 +70,33 @@ TEST_CASE("the CPU's kernels draw the reference's bits, whatever the count and t
       }
 }
 
+TEST_CASE("philox counts on from a counter that is given, over the ends of its words") {
+  Tensor keys = Tensor::of<uint32_t>({2, 2}, {7, 0, 0x89abcdef, 0x01234567});
+  for (uint32_t first : {0u, 0xfffffffeu, 0xffffffffu})
+    for (uint32_t second : {5u, 0xffffffffu})
+      for (DType dtype : {u8, u32, u64}) {
+        Tensor counters = Tensor::of<uint32_t>({2, 4}, {first, second, 0xffffffff, 1, first, second, 0xffffffff, ~0u});
+        Graph g = trace(std::vector{keys.type(), counters.type()}, [&](Values v) {
+          return emit(op::rng_bits, {v[0], v[1]}, RngBitsAttrs{.dims = {70}, .dtype = dtype});
+        });
+        std::array inputs{keys, counters};
+        Tensor wanted = interpret(g, inputs)[0];
+        CHECK(interpret(made_of_primitives(g), inputs)[0] == wanted);
+        CHECK(Session(Device::cpu(), {2}).compile(g).run_ordered(inputs)[0] == wanted);
+      }
+  // Where a stream goes on is where it is begun.
+  auto words = [](int64_t count, const Tensor& counter) {
+    Graph g = trace(std::vector{Type{u32, {2}}, Type{u32, {4}}}, [&](Values v) {
+      return emit(op::rng_bits, {v[0], v[1]}, RngBitsAttrs{.dims = {count}});
+    });
+    return interpret(g, std::array{key(1, 2), counter})[0];
+  };
+  Tensor all = words(24, Tensor::of<uint32_t>({4}, {0xfffffffd, 0xffffffff, 0xffffffff, 0})),
+         rest = words(12, Tensor::of<uint32_t>({4}, {0, 0, 0, 1}));
+  CHECK(
+      std::equal(rest.values<uint32_t>().begin(), rest.values<uint32_t>().end(), all.values<uint32_t>().begin() + 12));
+}
+
 TEST_CASE("a symbolic count draws what a number draws") {
   for (RngAlgorithm algorithm : {RngAlgorithm::philox, RngAlgorithm::threefry})
     for (DType dtype : {u8, u32, u64}) {
@@ -135,6 +162,16 @@ TEST_CASE("a permutation holds every place once, and shuffle moves rows") {
   CHECK(mean_of(rows) == 24.5);
   CHECK(std::equal(rows.values<int32_t>().begin(), rows.values<int32_t>().begin() + 50,
                    rows.values<int32_t>().begin() + 50));
+}
+
+TEST_CASE("counters that cannot be meant are refused") {
+  auto with = [](Type counter, RngAlgorithm algorithm) {
+    return infer_types(op::rng_bits, std::array{Type{u32, {3, 2}}, counter}, RngBitsAttrs{algorithm, {5}});
+  };
+  CHECK(with({u32, {3, 4}}, RngAlgorithm::philox)[0] == Type{u32, {3, 5}});
+  CHECK_THROWS_WITH_AS(with({u32, {4}}, RngAlgorithm::philox), doctest::Contains("is u32[3, 4], got u32[4]"), Error);
+  CHECK_THROWS_WITH_AS(with({u64, {3, 4}}, RngAlgorithm::philox), doctest::Contains("got u64[3, 4]"), Error);
+  CHECK_THROWS_WITH_AS(with({u32, {3, 4}}, RngAlgorithm::threefry), doctest::Contains("from 0 alone"), Error);
 }
 
 TEST_CASE("keys, bounds and dtypes that cannot be meant are refused") {

@@ -56,6 +56,25 @@ TEST_CASE("a reduction by a function goes through the elements in their order") 
   }
 }
 
+TEST_CASE(
+    "a reduction by an op of bits is spelled out without a loop, so integers of 64 bits may become pairs of words") {
+  const std::array ops{&op::bitwise_and, &op::bitwise_or, &op::bitwise_xor};
+  for (const OpDef* each : ops)
+    for (int64_t rows : {1, 2, 5, 8}) {
+      Graph g;
+      Value x = g.input("x", {i64, {rows, 3}});
+      Value init = g.constant(Tensor::scalar(int64_t{0x7f0f'1234'0000'ffff}));
+      Graph body = trace(std::vector<Type>(2, Type{i64, {}}), [&](Values v) { return emit(*each, {v[0], v[1]}); });
+      g.output(reduce_custom({x}, {init}, {0}, body)[0], "y");
+      Tensor in(i64, {rows, 3});
+      for (size_t i = 0; i < in.element_count(); ++i)
+        in.mutable_values<int64_t>()[i] = static_cast<int64_t>(0x9e37'79b9'7f4a'7c15 * (i + 1));
+      Graph spelled = spell_out_combiners(g);
+      for (const Node& node : spelled.nodes()) CHECK((node.op != &op::scan && node.op != &op::reduce));
+      CHECK(interpret(spelled, std::array{in})[0] == interpret(g, std::array{in})[0]);
+    }
+}
+
 TEST_CASE("windows of a function hold its initial values in padding and gaps") {
   Graph g;
   Value x = g.input("x", {f32, {5, 6}}), y = g.input("y", {f32, {5, 6}});

@@ -1,9 +1,11 @@
 package gomlx
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +13,6 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/pkg/errors"
 )
 
 func TestOptionsThatAreUnknownAreNamed(t *testing.T) {
@@ -328,23 +329,73 @@ func TestAComparatorUsesScalarsThatAreAround(t *testing.T) {
 	if got, _ := results[0].Data(); fmt.Sprint(got) != "[4 1 -2 -3 7 2 0 -1]" {
 		t.Errorf("got %v", got)
 	}
-	f := b.Builder("refused").Main()
-	keys, _ := f.Parameter("keys", shapes.Make(dtypes.Int32, 3), nil)
-	comparator, _ := f.Closure()
-	lhs, _ := comparator.Parameter("lhs", shapes.Make(dtypes.Int32), nil)
-	if _, err := comparator.Parameter("rhs", shapes.Make(dtypes.Int32), nil); err != nil {
-		t.Fatal(err)
-	}
-	sum, err := comparator.ReduceSum(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	less, _ := comparator.LessThan(lhs, sum)
-	if err := comparator.Return([]compute.Value{less}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Sort(comparator, 0, false, keys); !errors.Is(err, compute.ErrNotImplemented) || !strings.Contains(err.Error(), "(Int32)[3]") {
-		t.Errorf("got %v", err)
+}
+
+// The order is a table's that the comparator reads at its elements, and a sum of what is sorted: both are around it.
+func TestAComparatorUsesTensorsThatAreAround(t *testing.T) {
+	for _, config := range []string{"", "coreml"} {
+		for _, axis := range []int{0, 1} {
+			b := backend(t, config)
+			shape := shapes.Make(dtypes.Int32, 5, 3)
+			e := built(t, b, shape, func(f compute.Function, x compute.Value) (compute.Value, error) {
+				table, _ := f.Constant([]float32{5, 1, 4, 1, 3, 0, 2, 2}, 8)
+				table, _ = f.Neg(table) // a constant would be written into the comparator
+				places, _ := f.Iota(shape, axis)
+				comparator, _ := f.Closure()
+				var params []compute.Value
+				for _, name := range []string{"lhs", "rhs", "lhsPlace", "rhsPlace"} {
+					v, _ := comparator.Parameter(name, shapes.Make(dtypes.Int32), nil)
+					params = append(params, v)
+				}
+				at := func(v compute.Value) compute.Value {
+					part, err := comparator.DynamicSlice(table, []compute.Value{v}, []int{1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					part, _ = comparator.Reshape(part)
+					return part
+				}
+				less, err := comparator.GreaterThan(at(params[0]), at(params[1]))
+				if err != nil {
+					return nil, err
+				}
+				if err := comparator.Return([]compute.Value{less}, nil); err != nil {
+					return nil, err
+				}
+				sorted, err := f.Sort(comparator, axis, true, x, places)
+				if err != nil {
+					return nil, err
+				}
+				// What is sorted and where it stood, in one number.
+				ten, _ := f.Constant([]int32{10})
+				wide, _ := f.BroadcastInDim(ten, shape, nil)
+				tens, _ := f.Mul(sorted[0], wide)
+				return f.Add(tens, sorted[1])
+			})
+			given := []int32{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6}
+			x, _ := b.BufferFromFlatData(0, given, shape)
+			results, err := e.Execute([]compute.Buffer{x}, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys := []float32{5, 1, 4, 1, 3, 0, 2, 2}
+			want := make([]int32, len(given))
+			strides, extents := []int{3, 1}, []int{5, 3}
+			for row := range extents[1-axis] {
+				order := make([]int, extents[axis])
+				for i := range order {
+					order[i] = i
+				}
+				element := func(i int) int32 { return given[row*strides[1-axis]+i*strides[axis]] }
+				slices.SortStableFunc(order, func(i, k int) int { return cmp.Compare(keys[element(i)], keys[element(k)]) })
+				for i, from := range order {
+					want[row*strides[1-axis]+i*strides[axis]] = 10*element(from) + int32(from)
+				}
+			}
+			if got, _ := results[0].Data(); !slices.Equal(got.([]int32), want) {
+				t.Errorf("%q along axis %d: got %v, want %v", config, axis, got, want)
+			}
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func init() {
 		standardOps[op] = how{By: by}
 	}
 	for op, by := range map[compute.OpType]string{
-		compute.OpTypeRNGBitGenerator: "fold_in, rng_bits", compute.OpTypeBatchNormForInference: "reduce, mul, ...",
+		compute.OpTypeRNGBitGenerator: "rng_bits, add", compute.OpTypeBatchNormForInference: "reduce, mul, ...",
 		compute.OpTypeBatchNormForTraining: "reduce, mul, ...", compute.OpTypeBatchNormGradient: "reduce, mul, ...",
 		compute.OpTypeArgMinMax: "argmax, argmin, convert", compute.OpTypeClamp: "maximum, minimum", compute.OpTypeDynamicShape: "extent, concatenate",
 	} {

@@ -177,13 +177,13 @@ func (f *Function) Sort(comparator compute.Function, axis int, _ bool, inputs ..
 	if len(order.outputs) != 1 || !order.outputs[0].shape.Equal(shapes.Make(dtypes.Bool)) {
 		return nil, errors.New("Sort: the comparator gives one bool scalar")
 	}
-	// A comparator of RLX sees two elements of each operand and nothing else: what it captures is sorted along with them,
-	// which changes nothing where all elements are equal.
+	// A comparator of RLX sees two elements of each operand and nothing else: a scalar that it captures is sorted along with
+	// them, which changes nothing where all elements are equal.
+	if slices.ContainsFunc(captured(order), func(v *value) bool { return !v.shape.IsScalar() }) {
+		return f.sortByLoops(order, axes[0], all)
+	}
 	operands, params := slices.Clone(all), slices.Clone(order.params)
 	for _, each := range captured(order) {
-		if !each.shape.IsScalar() {
-			return nil, unsupported(compute.OpTypeSort, "the comparator uses "+each.shape.String()+" of a function around it, which is no scalar")
-		}
 		wide, err := f.broadcast(each, withDType(all[0].shape, each.shape.DType))
 		if err != nil {
 			return nil, err

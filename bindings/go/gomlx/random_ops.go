@@ -11,8 +11,9 @@ import (
 	"github.com/pkg/errors"
 )
 
-// RNGBitGenerator draws bits by Philox, from a key that all three numbers of the state go into; the last of them then
-// counts on.
+// RNGBitGenerator draws bits by Philox, those that XLA draws: the first number of the state is the key, the other two are
+// the counter of 128 bits, low ones first, which then counts on by the blocks of 16 bytes that were drawn. Of 8 and 16 bits
+// each number is the lowest ones of 32.
 func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (compute.Value, compute.Value, error) {
 	s, err := f.own("RNGBitGenerator", state)
 	if err != nil {
@@ -25,9 +26,13 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (com
 	if err != nil {
 		return nil, nil, errors.WithMessage(err, "RNGBitGenerator")
 	}
-	drawn := map[int]dtypes.DType{8: dtypes.Uint8, 16: dtypes.Uint16, 32: dtypes.Uint32, 64: dtypes.Uint64}[shape.DType.Bits()]
-	if drawn == dtypes.InvalidDType || shape.DType == dtypes.Bool || shape.DType.IsComplex() {
+	wanted := map[int]dtypes.DType{8: dtypes.Uint8, 16: dtypes.Uint16, 32: dtypes.Uint32, 64: dtypes.Uint64}[shape.DType.Bits()]
+	if wanted == dtypes.InvalidDType || shape.DType == dtypes.Bool || shape.DType.IsComplex() {
 		return nil, nil, errors.Errorf("RNGBitGenerator draws numbers of 8, 16, 32 or 64 bits, got %s", shape)
+	}
+	drawn, perBlock := dtypes.Uint32, 4
+	if wanted == dtypes.Uint64 {
+		drawn, perBlock = dtypes.Uint64, 2
 	}
 	// By a shift and not by a bitcast: Core ML, which holds u64 as two words, takes the one and not the other.
 	half, err := f.constant(bytes.Repeat([]byte{32, 0, 0, 0, 0, 0, 0, 0}, 3), s.shape)
@@ -36,25 +41,60 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (com
 	}
 	low := f.convert(s, dtypes.Uint32)
 	high := f.convert(f.emit("shift_right_logical", s.shape, []*value{s, half}), dtypes.Uint32)
-	word := func(i, k int) *value { return f.slice([]*value{low, high}[k], 0, i, i+1) }
-	key := f.emit("concatenate", shapes.Make(dtypes.Uint32, 2), []*value{word(0, 0), word(0, 1)}, "axis = 0")
-	for i := 1; i < 3; i++ {
-		for k := range 2 {
-			with := f.emit("reshape", shapes.Make(dtypes.Uint32), []*value{word(i, k)}, "dims = []")
-			key = f.emit("fold_in", key.shape, []*value{key, with})
+	words := func(first, last int) *value {
+		var all []*value
+		for i := first; i <= last; i++ {
+			all = append(all, f.slice(low, 0, i, i+1), f.slice(high, 0, i, i+1))
 		}
+		return f.emit("concatenate", shapes.Make(dtypes.Uint32, len(all)), all, "axis = 0")
 	}
-	bits := f.emit("rng_bits", withDType(shape, drawn), []*value{key}, "dims = "+dims, "dtype = "+dtypeNames[drawn])
-	if shape.DType != drawn {
+	bits := f.emit("rng_bits", withDType(shape, drawn), []*value{words(0, 0), words(1, 2)}, "dims = "+dims, "dtype = "+dtypeNames[drawn])
+	bits = f.convert(bits, wanted)
+	if shape.DType != wanted {
 		bits = f.emit("bitcast", shape, []*value{bits}, "dtype = "+dtypeNames[shape.DType])
 	}
-	step := make([]byte, 16, 24)
-	step = binary.LittleEndian.AppendUint64(step, 1)
-	one, err := f.constant(step, s.shape)
+	blocks, err := f.blocks(shape, perBlock)
 	if err != nil {
 		return nil, nil, err
 	}
-	return f.emit("add", s.shape, []*value{s, one}), bits, nil
+	part := func(i int) *value { return f.slice(s, 0, i, i+1) }
+	counter := f.emit("add", blocks.shape, []*value{part(1), blocks})
+	carry := f.emit("compare", withDType(blocks.shape, dtypes.Bool), []*value{counter, part(1)}, "direction = lt")
+	above := f.emit("add", blocks.shape, []*value{part(2), f.convert(carry, dtypes.Uint64)})
+	return f.emit("concatenate", s.shape, []*value{part(0), counter, above}, "axis = 0"), bits, nil
+}
+
+// blocks are as many as hold the elements, perBlock in each, as a Uint64[1].
+func (f *Function) blocks(shape shapes.Shape, perBlock int) (*value, error) {
+	number := func(n int) (*value, error) {
+		return f.constant(binary.LittleEndian.AppendUint64(nil, uint64(n)), shapes.Make(dtypes.Uint64, 1))
+	}
+	if !shape.IsDynamic() {
+		return number((shape.Size() + perBlock - 1) / perBlock)
+	}
+	size, err := number(1)
+	if err != nil {
+		return nil, err
+	}
+	for axis := range shape.Rank() {
+		extent, err := f.extent(&value{fn: f, shape: shape}, axis)
+		if err != nil {
+			return nil, err
+		}
+		if extent, err = f.reshape(f.convert(extent, dtypes.Uint64), size.shape); err != nil {
+			return nil, err
+		}
+		size = f.emit("mul", size.shape, []*value{size, extent})
+	}
+	more, err := number(perBlock - 1)
+	if err != nil {
+		return nil, err
+	}
+	each, err := number(perBlock)
+	if err != nil {
+		return nil, err
+	}
+	return f.emit("div", size.shape, []*value{f.emit("add", size.shape, []*value{size, more}), each}), nil
 }
 
 // FFT transforms the last axes, as many as there are lengths.

@@ -565,15 +565,17 @@ def complex_norm_sq_backward(x, ct):
     return emit_op("complex_norm_sq_backward", [x, ct], [])
 
 
-def rng_bits(key, dims=(), dtype="u32", algorithm="philox"):
-    """Unsigned integers of random bits: `dims` of them for each key. Equal keys give equal bits, everywhere.
+def rng_bits(key, counter=None, dims=(), dtype="u32", algorithm="philox"):
+    """Unsigned integers of random bits: `dims` of them for each key. Equal keys give equal bits, everywhere. Philox
+    may begin at a `counter`, u32[..., 4] with the low word first, instead of at 0: the bits of XLA's
+    RngBitGenerator for the state (key, counter).
 
     Source: Salmon, Moraes, Dror, Shaw, SC 2011: Philox 4x32-10, Threefry 2x32-20; JAX's jax._src.prng for the
     latter's counters
 
     Attributes: dims (list of dim; ()), dtype (dtype; "u32"), algorithm (philox | threefry | threefry_original;
     "philox")."""
-    return emit_op("rng_bits", [key], [
+    return emit_op("rng_bits", [key, counter], [
         ("algorithm", algorithm, "philox|threefry|threefry_original"),
         ("dims", dims, "list of dim"),
         ("dtype", dtype, "dtype"),

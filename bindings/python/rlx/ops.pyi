@@ -106,6 +106,7 @@ def complex_norm_sq(x: ArrayLike) -> Array: ...
 def complex_norm_sq_backward(x: ArrayLike, ct: ArrayLike) -> Array: ...
 def rng_bits(
     key: ArrayLike,
+    counter: ArrayLike | None = ...,
     dims: Dim | Sequence[Dim] = ...,
     dtype: DTypeLike = ...,
     algorithm: Literal["philox", "threefry", "threefry_original"] = ...,

@@ -62,14 +62,31 @@ HWY_INLINE void threefry(Words& x0, Words& x1, const uint32_t* key) {
 
 constexpr size_t kMaxLanes = HWY_MAX_BYTES / sizeof(uint32_t);
 
-void philox_bits(const uint32_t* key, size_t bytes, int64_t begin, int64_t end, char* out) {
+/// The counters of the blocks that lie n, n + 1, ... behind the one that `start` holds in two halves, low one first.
+HWY_INLINE void philox_counters(const uint64_t* start, uint64_t n, Words& c0, Words& c1, Words& c2, Words& c3) {
+  const Tag d;
+  const uint64_t low = start[0] + n, high = start[1] + (low < n);
+  // A mask counts as -1.
+  const Words first = hn::Set(d, static_cast<uint32_t>(low)), zero = hn::Zero(d);
+  c0 = hn::Add(first, hn::Iota(d, 0));
+  Words carry = hn::VecFromMask(d, hn::Lt(c0, first));
+  c1 = hn::Sub(hn::Set(d, static_cast<uint32_t>(low >> 32)), carry);
+  carry = hn::And(carry, hn::VecFromMask(d, hn::Eq(c1, zero)));
+  c2 = hn::Sub(hn::Set(d, static_cast<uint32_t>(high)), carry);
+  carry = hn::And(carry, hn::VecFromMask(d, hn::Eq(c2, zero)));
+  c3 = hn::Sub(hn::Set(d, static_cast<uint32_t>(high >> 32)), carry);
+}
+
+void philox_bits(const uint32_t* key, const uint32_t* counter, size_t bytes, int64_t begin, int64_t end, char* out) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN uint32_t tail[4 * kMaxLanes];
-  // The low counter word does not carry within a vector: `begin` is a multiple of the lanes.
+  uint64_t start[2] = {0, 0};
+  if (counter)
+    for (size_t i : {0, 1}) start[i] = counter[2 * i] | uint64_t{counter[2 * i + 1]} << 32;
   for (int64_t n = begin; n < end; n += lanes) {
-    Words c0 = hn::Iota(d, static_cast<uint32_t>(n)), c1 = hn::Set(d, static_cast<uint32_t>(uint64_t(n) >> 32)),
-          c2 = hn::Zero(d), c3 = hn::Zero(d);
+    Words c0, c1, c2, c3;
+    philox_counters(start, static_cast<uint64_t>(n), c0, c1, c2, c3);
     philox(c0, c1, c2, c3, key[0], key[1]);
     size_t at = static_cast<size_t>(n) * 16, upto = std::min(bytes, static_cast<size_t>(std::min(n + lanes, end)) * 16);
     if (upto - at == static_cast<size_t>(lanes) * 16) {
@@ -142,10 +159,10 @@ void original_bits(const uint32_t* key, int64_t words, size_t bytes, bool wide, 
 }
 
 void random_bits_vectorized(BitGenerator generator, const uint32_t* key, int64_t count, size_t element_bytes,
-                            int64_t begin, int64_t end, void* out) {
+                            int64_t begin, int64_t end, void* out, const uint32_t* counter) {
   auto bytes = static_cast<size_t>(count) * element_bytes;
   switch (generator) {
-    case BitGenerator::philox: return philox_bits(key, bytes, begin, end, static_cast<char*>(out));
+    case BitGenerator::philox: return philox_bits(key, counter, bytes, begin, end, static_cast<char*>(out));
     case BitGenerator::threefry_original:
       return original_bits(key, static_cast<int64_t>((bytes + 3) / 4), bytes, element_bytes == 8, begin, end,
                            static_cast<char*>(out));
@@ -173,8 +190,8 @@ int64_t random_blocks(BitGenerator generator, int64_t count, size_t element_byte
   return generator == BitGenerator::threefry ? count : ((count * bytes + 3) / 4 + 1) / 2;
 }
 void random_bits(BitGenerator generator, const uint32_t* key, int64_t count, size_t element_bytes, int64_t begin,
-                 int64_t end, void* out) noexcept {
-  HWY_DYNAMIC_DISPATCH(random_bits_vectorized)(generator, key, count, element_bytes, begin, end, out);
+                 int64_t end, void* out, const uint32_t* counter) noexcept {
+  HWY_DYNAMIC_DISPATCH(random_bits_vectorized)(generator, key, count, element_bytes, begin, end, out, counter);
 }
 
 }  // namespace rlx::kernels

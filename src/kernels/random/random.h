@@ -14,8 +14,8 @@ enum class BitGenerator { philox, threefry, threefry_original };
 int64_t random_blocks(BitGenerator generator, int64_t count, size_t element_bytes);
 
 /// Writes those of the `count` elements at `out` that blocks [begin, end) of one key generate. `begin` is a multiple of
-/// 64.
+/// 64. Philox's block 0 has the counter at `counter`, four words with the low one first, or 0.
 void random_bits(BitGenerator generator, const uint32_t* key, int64_t count, size_t element_bytes, int64_t begin,
-                 int64_t end, void* out) noexcept;
+                 int64_t end, void* out, const uint32_t* counter = nullptr) noexcept;
 
 }  // namespace rlx::kernels

@@ -1,12 +1,13 @@
 // Bits from keys: rng_bits, rng_split, fold_in. What is drawn with them stands in random_draws.cpp.
 //
-// Philox: the key's stream is the words of the blocks of counter 0, 1, 2, ...; its bytes, low ones first, are the
-// elements. Threefry as jax._src.prng has it: element i is made of the block of counter (i / 2^32, i mod 2^32), of 64
-// bits both words with the first one above, of fewer the low bits of their exclusive or. Its original form counts words
-// instead: the first half of the words are the first words of the blocks of counter (i, i + half), the second half the
-// second ones.
+// Philox: the key's stream is the words of the blocks of counter 0, 1, 2, ..., or of the counter that is given and
+// those behind it; its bytes, low ones first, are the elements. A counter is of 128 bits, its low word first. Threefry
+// as jax._src.prng has it: element i is made of the block of counter (i / 2^32, i mod 2^32), of 64 bits both words with
+// the first one above, of fewer the low bits of their exclusive or. Its original form counts words instead: the first
+// half of the words are the first words of the blocks of counter (i, i + half), the second half the second ones.
 #include "ops/random/random_bits.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ops/random/random_rules.h"
@@ -51,8 +52,16 @@ uint32_t original_word(Key key, uint64_t i, uint64_t count) {
       {static_cast<uint32_t>(first), second < count ? static_cast<uint32_t>(second) : 0}, key);
   return block[i < half ? 0 : 1];
 }
+/// The counter of the block that lies `n` behind.
+Block4<uint32_t> counted_on(const Block4<uint32_t>& counter, uint64_t n) {
+  uint64_t low = counter[0] | uint64_t{counter[1]} << 32, high = counter[2] | uint64_t{counter[3]} << 32;
+  low += n, high += low < n;
+  return {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
+          static_cast<uint32_t>(high >> 32)};
+}
 /// Element `i` of `count`, of that many bytes.
-uint64_t element(RngAlgorithm algorithm, Key key, uint64_t i, uint64_t count, size_t bytes) {
+uint64_t element(RngAlgorithm algorithm, Key key, const Block4<uint32_t>& counter, uint64_t i, uint64_t count,
+                 size_t bytes) {
   uint64_t mask = bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * bytes) - 1, bits = 0;
   if (algorithm == RngAlgorithm::threefry) {
     auto block = threefry_2x32_20<uint32_t>({static_cast<uint32_t>(i >> 32), static_cast<uint32_t>(i)}, key);
@@ -63,32 +72,39 @@ uint64_t element(RngAlgorithm algorithm, Key key, uint64_t i, uint64_t count, si
     uint64_t words = (count * bytes + 3) / 4;
     return original_word(key, i * bytes / 4, words) >> 8 * (i * bytes % 4) & mask;
   }
-  uint64_t at = i * bytes, n = at / 16;
-  auto block = philox_4x32_10<uint32_t>({static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), 0, 0}, key);
+  uint64_t at = i * bytes;
+  auto block = philox_4x32_10<uint32_t>(counted_on(counter, at / 16), key);
   std::memcpy(&bits, reinterpret_cast<const char*>(block.data()) + at % 16, bytes);
   return bits;
 }
 
-Tensor bits_of(const Tensor& keys, const RngBitsAttrs& a) {
+/// `counters`, if it is given, has one for each key.
+Tensor bits_of(const Tensor& keys, const Tensor* counters, const RngBitsAttrs& a) {
   Shape dims = shape_of(joined_dims(leading_dims(keys.type()), a.dims));
   Tensor y(a.dtype, dims);
   size_t count = static_cast<size_t>(element_count(shape_of(a.dims)));
   for (size_t i = 0; i < y.element_count(); ++i) {
     const uint32_t* key = keys.values<uint32_t>().data() + 2 * (i / count);
-    store<uint64_t>(y, i, element(a.algorithm, {key[0], key[1]}, i % count, count, byte_size(a.dtype)));
+    Block4<uint32_t> counter = {};
+    if (counters) std::copy_n(counters->values<uint32_t>().data() + 4 * (i / count), 4, counter.begin());
+    store<uint64_t>(y, i, element(a.algorithm, {key[0], key[1]}, counter, i % count, count, byte_size(a.dtype)));
   }
   return y;
 }
 
 // ---- on graph values ----
-/// A key's words with a new last dim.
-Block2<Value> spread_key(Value key, const Dim& count) {
-  Dims lead = leading_dims(key.type()), dims = joined_dims(lead, {count});
-  Block2<Value> words;
-  for (int64_t w : {0, 1})
-    words[size_t(w)] = broadcast_in_dim(reshape(slice_axis(key, -1, w, w + 1), lead), dims, axes_from(0, lead.size()));
+/// The words along the last dim of `x`, each with a new last dim instead.
+template <size_t kWords>
+std::array<Value, kWords> spread_words(Value x, const Dim& count) {
+  Dims lead(x.dims().begin(), x.dims().end() - 1), dims = joined_dims(lead, {count});
+  std::array<Value, kWords> words;
+  for (size_t i = 0; i < kWords; ++i) {
+    auto w = static_cast<int64_t>(i);
+    words[i] = broadcast_in_dim(reshape(slice_axis(x, -1, w, w + 1), lead), dims, axes_from(0, lead.size()));
+  }
   return words;
 }
+Block2<Value> spread_key(Value key, const Dim& count) { return spread_words<2>(key, count); }
 /// first, first + 1, ... along the last dim of `dims`.
 Value counts(Graph& g, const Dims& dims, double first = 0) {
   Value n = iota(g, {u32, dims}, static_cast<int64_t>(dims.size()) - 1);
@@ -101,39 +117,66 @@ Block2<Value> wide_counts(Graph& g, const Dims& dims) {
   Value place = iota(g, {u64, dims}, static_cast<int64_t>(dims.size()) - 1);
   return {convert(shift_right_logical(place, full_like(place, 32)), u32), convert(place, u32)};
 }
-/// x[..., n] of u32 as elements of `dtype` side by side.
+/// Both words of each, the first one above.
+Value joined_words(Value high, Value low) {
+  Value above = convert(high, u64);
+  return bitwise_or(shift_left(above, full_like(above, 32)), convert(low, u64));
+}
+/// x[..., n] of u32 as elements of `dtype` side by side. Of 64 bits by shifts: where integers of 64 bits are pairs of
+/// words, these are moved and nothing else.
 Value read_as(Value x, DType dtype) {
   auto per_word = static_cast<int64_t>(byte_size(dtype));
   Dims dims = x.dims();
   if (per_word == 8) {
     dims.back() = dims.back() / 2;
-    return bitcast(reshape(x, joined_dims(dims, {2})), dtype);
+    Value pairs = reshape(x, joined_dims(dims, {2}));
+    auto word = [&](int64_t w) { return reshape(slice_axis(pairs, -1, w, w + 1), dims); };
+    return joined_words(word(1), word(0));
   }
   if (per_word < 4) dims.back() = dims.back() * (4 / per_word);
   return reshape(bitcast(x, dtype), dims);
 }
 Value first_places(Value x, const Dim& count) { return slice_axis(x, -1, 0, count); }
 
-Value philox_parts(Graph& g, Value key, const Dim& count, DType dtype) {
+/// The sum modulo 2^32 and, where it is one of more bits, 1.
+struct SumAndCarry {
+  Value sum, carry;
+};
+SumAndCarry added(Value x, Value y) {
+  Value sum = x + y;
+  return {sum, convert(compare(sum, x, Comparison::lt), u32)};
+}
+/// The counters of the blocks that lie n (high, low) behind.
+Block4<Value> counted_on(const Block4<Value>& counter, const Block2<Value>& n) {
+  auto [word0, carry0] = added(counter[0], n[1]);
+  auto [word1, carry1] = added(counter[1], n[0]);
+  auto [carried1, carried] = added(word1, carry0);  // one of both at most is more than 32 bits
+  auto [word2, carry2] = added(counter[2], carry1 + carried);
+  return {word0, carried1, word2, counter[3] + carry2};
+}
+
+/// `counter` may be empty.
+Value philox_parts(Graph& g, Value key, Value counter, const Dim& count, DType dtype) {
   auto bytes = static_cast<int64_t>(byte_size(dtype));
   // Of a symbolic count the quotient is no polynomial: that many blocks are enough.
   Dim blocks = count.is_static() ? Dim((count.value() * bytes + 15) / 16) : count;
   Block2<Value> words = spread_key(key, blocks);
   Block2<Value> n = wide_counts(g, words[0].dims());
   Value zero = full_like(words[0], 0);
+  Block4<Value> counters = {n[1], n[0], zero, zero};
+  if (counter) counters = counted_on(spread_words<4>(counter, blocks), n);
   std::vector<Value> columns;
-  for (Value v : philox_4x32_10<Value>({n[1], n[0], zero, zero}, words)) columns.push_back(expand_dims(v, v.rank()));
+  for (Value v : philox_4x32_10<Value>(counters, words)) columns.push_back(expand_dims(v, v.rank()));
   Value all = concatenate(columns, -1);
   Dims dims = words[0].dims();
   dims.back() = blocks * 4;
   return first_places(read_as(reshape(all, dims), dtype), count);
 }
-Value threefry_parts(Graph& g, Value key, const Dim& count, DType dtype) {
+Value threefry_parts(Graph& g, Value key, Value, const Dim& count, DType dtype) {
   Block2<Value> words = spread_key(key, count);
   auto block = threefry_2x32_20<Value>(wide_counts(g, words[0].dims()), words);
   if (dtype != u64) return convert(bitwise_xor(block[0], block[1]), dtype);
-  Value high = convert(block[0], u64);
-  return bitwise_or(shift_left(high, full_like(high, 32)), convert(block[1], u64));
+  return joined_words(block[0], block[1]);
 }
 /// The words of the original layout.
 Value original_words(Graph& g, Value key, int64_t count) {
@@ -147,15 +190,14 @@ Value original_words(Graph& g, Value key, int64_t count) {
   auto block = threefry_2x32_20<Value>({first, second}, words);
   return first_places(concatenate({block[0], block[1]}, -1), count);
 }
-Value original_parts(Graph& g, Value key, const Dim& count, DType dtype) {
+Value original_parts(Graph& g, Value key, Value, const Dim& count, DType dtype) {
   if (!count.is_static())
     fail(ErrorCode::unsupported, "threefry_original pairs counters that lie half of ", count,
          " apart: the count must be a number; use threefry");
   int64_t n = count.value(), bytes = static_cast<int64_t>(byte_size(dtype)), words = (n * bytes + 3) / 4;
   Value all = original_words(g, key, words);
   if (dtype != u64) return first_places(read_as(all, dtype), n);
-  Value high = convert(slice_axis(all, -1, 0, n), u64), low = convert(slice_axis(all, -1, n, 2 * n), u64);
-  return bitwise_or(shift_left(high, full_like(high, 32)), low);
+  return joined_words(slice_axis(all, -1, 0, n), slice_axis(all, -1, n, 2 * n));
 }
 
 }  // namespace
@@ -163,12 +205,23 @@ Value original_parts(Graph& g, Value key, const Dim& count, DType dtype) {
 OpDef define_rng_bits() {
   return define<RngBitsAttrs>({
       .name = "rng_bits",
-      .doc = "unsigned integers of random bits: `dims` of them for each key. Equal keys give equal bits, everywhere",
+      .doc = "unsigned integers of random bits: `dims` of them for each key. Equal keys give equal bits, everywhere. "
+             "Philox may begin at a `counter`, u32[..., 4] with the low word first, instead of at 0: the bits of XLA's "
+             "RngBitGenerator for the state (key, counter)",
       .source = "Salmon, Moraes, Dror, Shaw, SC 2011: Philox 4x32-10, Threefry 2x32-20; JAX's jax._src.prng for the "
                 "latter's counters",
-      .operands = {"key"},
+      .operands = {"key", "counter?"},
       .infer =
           [](Types in, const RngBitsAttrs& a) {
+            if (in.size() > 1) {
+              if (a.algorithm != RngAlgorithm::philox)
+                fail(ErrorCode::invalid_argument,
+                     "philox counts from a counter that is given, the other algorithms "
+                     "from 0 alone");
+              Type wanted{u32, joined_dims(leading_dims(in[0]), {4})};
+              if (in[1] != wanted)
+                fail(ErrorCode::shape_mismatch, "the counter of the key ", in[0], " is ", wanted, ", got ", in[1]);
+            }
             if (kind_of(a.dtype) != Kind::unsigned_int || info(a.dtype).bits < 8)
               fail(ErrorCode::invalid_argument, "bits are drawn as u8, u16, u32 or u64, not as ", a.dtype);
             Dim count = element_count(a.dims);
@@ -178,20 +231,27 @@ OpDef define_rng_bits() {
                    count, "; use threefry");
             return Type{a.dtype, joined_dims(leading_dims(in[0]), a.dims)};
           },
-      .reference = [](Tensors in, const RngBitsAttrs& a) { return bits_of(in[0], a); },
+      .reference = [](Tensors in,
+                      const RngBitsAttrs& a) { return bits_of(in[0], in.size() > 1 ? &in[1] : nullptr, a); },
       .decompose =
           [](Graph& g, Values in, const RngBitsAttrs& a) {
             Dim count = element_count(a.dims);
             auto parts = a.algorithm == RngAlgorithm::philox     ? philox_parts
                          : a.algorithm == RngAlgorithm::threefry ? threefry_parts
                                                                  : original_parts;
-            return reshape(parts(g, in[0], count, a.dtype), joined_dims(leading_dims(in[0].type()), a.dims));
+            Value counter = in.size() > 1 ? in[1] : Value{};
+            return reshape(parts(g, in[0], counter, count, a.dtype), joined_dims(leading_dims(in[0].type()), a.dims));
           },
-      .batch = [](Values in, const RngBitsAttrs& a) { return rng_bits(in[0], a.dims, a.dtype, a.algorithm); },
+      .batch =
+          [](Values in, const RngBitsAttrs& a) {
+            return emit(op::rng_bits, {in.begin(), in.end()}, a);
+          },
       .samples = draws<RngBitsAttrs>({{{{2}}, {RngAlgorithm::philox, {3, 5}}},
                                       {{{2}}, {RngAlgorithm::philox, {7}, u8}},
                                       {{{3, 2}}, {RngAlgorithm::philox, {5}, u16}},
                                       {{{2}}, {RngAlgorithm::philox, {}, u64}},
+                                      {{{2}, {4}}, {RngAlgorithm::philox, {9}}},
+                                      {{{3, 2}, {3, 4}}, {RngAlgorithm::philox, {5}, u64}},
                                       {{{2}}, {RngAlgorithm::threefry, {2, 3}}},
                                       {{{2}}, {RngAlgorithm::threefry, {5}, u64}},
                                       {{{2, 1, 2}}, {RngAlgorithm::threefry, {3}, u8}},
