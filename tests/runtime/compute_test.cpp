@@ -230,7 +230,8 @@ TEST_CASE("products with weights in blocks and in halves are narrow, those with 
   for (const Node& node : narrow.nodes())
     if (node.op == &op::dequant_matmul) products.push_back(node.types[0].dtype);
   CHECK(products == std::vector<DType>{bf16, bf16, f32});
-  for (const Node& node : in_mixed_precision(g, bf16, MixedFor::training).nodes())
+  const Graph trained = in_mixed_precision(g, bf16, MixedFor::training);
+  for (const Node& node : trained.nodes())
     if (node.op == &op::dequant_matmul) CHECK(node.types[0].dtype == f32);
 
   const Tensor weights = quantized(noise({64, 64}, 1, 0.3f), q8_0);
