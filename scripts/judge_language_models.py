@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds language models to the package `transformers`: small models of random weights, logits of 64 texts each.
 
-    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed | --keys | --odd N] [--keep DIR]
+    scripts/judge_language_models.py build/release/bin/rlx [--only NAME]... [--texts N] [--llama FOLDER] [--packed | --keys | --odd N | --full] [--keep DIR]
 
 Each model is saved as a folder and read by `rlx logits` three ways: each text at once, token by token through the cache, and in
 chunks of 7. Of each, the logits must be within 1e-4 of transformers' in f32, and the most likely token the same at every
@@ -18,6 +18,9 @@ blocks without rounding what they are multiplied with.
 With --keys instead, keys of GGUF files are changed, and the logits held to llama.cpp's own of the same file.
 
 With --odd instead, N configurations have some keys by chance; each has transformers' logits or is refused.
+
+With --full instead, the model has Qwen3-0.6B's size (8 GB of memory and of disk): folders of f32 and of bf16, and the GGUF files that `rlx convert`
+makes of them, beside transformers with the same numbers.
 
 Needs torch, transformers, safetensors, numpy, gguf. tests/golden/generate/language_models.py keeps smaller models of the same kinds.
 """
@@ -372,6 +375,28 @@ def judge_odd(rlx, folder, count):
     return wrong
 
 
+def judge_full(rlx, folder, count):
+    config = tf.Qwen3Config(vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8,
+                            head_dim=128, max_position_embeddings=40960, rms_norm_eps=1e-6, tie_word_embeddings=True, **plain(1e6))  # fmt: skip
+    torch.manual_seed(1)
+    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    wrong, at_once = 0, 8
+    texts = texts_for(model, count)
+    for dtype in ("float32", "bfloat16"):
+        model = model.to(getattr(torch, dtype))
+        model.save_pretrained(folder / dtype)
+        model = model.float()  # of bf16 the same numbers, computed in f32
+        file = folder / f"{dtype}.gguf"
+        subprocess.run([rlx, "convert", folder / dtype, "-o", file], check=True, capture_output=True)
+        for begin in range(0, len(texts), at_once):
+            some = texts[begin : begin + at_once]
+            wanted = reference(model, some, False)
+            for source in (folder / dtype, file):
+                label = f"{source.name}, texts {begin + 1} to {begin + len(some)}"
+                wrong += not compare(label, logits(rlx, source, some, 512, folder, "--context", "256"), wanted)
+    return wrong
+
+
 def judge_packed(rlx, llama, folder, only):
     import gguf
 
@@ -418,6 +443,7 @@ def main():
     parser.add_argument("--packed", action="store_true", help="weights in blocks beside the same weights in floats (with --llama)")
     parser.add_argument("--keys", action="store_true", help="GGUF files with changed keys beside llama.cpp itself")
     parser.add_argument("--odd", type=int, help="so many configurations with keys by chance: equal or refused")
+    parser.add_argument("--full", action="store_true", help="a model of Qwen3-0.6B's size")
     parser.add_argument("--texts", type=int, default=64, help="texts for each model (default 64)")
     args = parser.parse_args()
     rlx = args.rlx.resolve()
@@ -426,7 +452,8 @@ def main():
         if args.packed: wrong = judge_packed(rlx, args.llama.resolve(), pathlib.Path(temporary), args.only)
         if args.keys: wrong = judge_keys(rlx, args.llama.resolve(), pathlib.Path(temporary), args.texts)
         if args.odd: wrong = judge_odd(rlx, pathlib.Path(temporary), args.odd)
-        for name in [] if args.packed or args.keys or args.odd else args.only or MODELS:
+        if args.full: wrong = judge_full(rlx, args.keep or pathlib.Path(temporary), args.texts)
+        for name in [] if args.packed or args.keys or args.odd or args.full else args.only or MODELS:
             stretched = MODELS[name][1].get("stretched", False)
             model = made(name)
             folder = (args.keep or pathlib.Path(temporary)) / name

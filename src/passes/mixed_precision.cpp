@@ -29,6 +29,7 @@ constexpr PrecisionOfOp kPrecisions[] = {
     {"fused_matmul", kLow},
     {"lora_matmul", kLow},
     {"grouped_matmul", kLow},
+    {"dequant_matmul", kLow},
     {"dot_general", kLow},
     {"conv", kLow},
     {"conv_transpose", kLow},
@@ -159,6 +160,9 @@ struct Mixer {
     }
     OpPrecision precision = precision_of(op);
     if (precision == OpPrecision::rows && purpose == MixedFor::training) precision = OpPrecision::full;
+    // Scales beside codes are f32, and gradients pass through blocks in f32.
+    if (&op == &op::dequant_matmul && (node.operands.size() > 2 || purpose == MixedFor::training))
+      precision = OpPrecision::full;
     switch (precision) {
       case OpPrecision::low: return site.to.emit(op, as(site, low, &op == &op::attention ? 3 : SIZE_MAX), node.attrs);
       case OpPrecision::rows: {

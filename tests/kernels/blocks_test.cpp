@@ -5,13 +5,20 @@
 
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "kernels/kernel_test.h"
+#include "kernels/quant/split_blocks.h"
+#include "kernels/quant/tiled_blocks.h"
+#include "kernels/threads/thread_pool.h"
+#include "kernels/vector/narrow_float.h"
 #include "rlx/blocks.h"
 #include "rlx/element.h"
+#include "support/emulated_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
+using rlx::test::MatrixTiles;
 
 namespace {
 
@@ -123,4 +130,258 @@ TEST_CASE("blocks: products of one to eight rows are within the bound of f32 sum
       });
     }
   });
+}
+
+TEST_CASE("blocks: a row that is split into integers has sums within a rounding of its largest numbers") {
+  for (const DType format : {q8_0, q4_k, q6_k})
+    for (const int64_t k : {256, 1024, 3072}) {
+      if (!splits_rows_beside(format, k)) continue;
+      const int64_t columns = 67;
+      const Blocks w(format, columns * k / info(format).block_elements, true, 31);
+      for (const double size : {1.0, 1e-9, 1e9}) {
+        test::Elements x = test::Elements::random(f32, k, 37, -size, size);
+        x.set(k - 1, size * 60), x.set(3, 0);  // one number is much larger than the others
+        const auto* xs = static_cast<const float*>(x.data());
+        std::vector<char> memory(split_row_bytes(k) + 64);
+        char* row = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+        REQUIRE(split_row(format, xs, k, row));
+        std::vector<float> y(static_cast<size_t>(columns), 99);
+        BlockWeightsProduct p;
+        p.format = format, p.w = w.bytes.data(), p.k = k, p.rows = 1, p.x = xs, p.x_stride = k;
+        p.y = y.data(), p.y_stride = columns;
+        multiply_split_row(p, row, 0, columns);
+        double worst = 0;
+        for (int64_t j = 0; j < columns; ++j) {
+          double sum = 0, bound = 0;
+          for (int64_t i = 0; i < k; ++i) {
+            const double number = static_cast<double>(w.elements[static_cast<size_t>(j * k + i)]);
+            sum += static_cast<double>(xs[i]) * number;
+            bound += std::abs(number) * size * (i >= k - 256 ? 60 : 1);
+          }
+          worst = std::max(worst, std::abs(static_cast<double>(y[static_cast<size_t>(j)]) - sum) / (0x1p-22 * bound));
+        }
+        INFO(std::string(name_of(format)), ", k ", k, ", size ", size);
+        CHECK(worst <= 1);
+        CHECK(worst > 1e-6);  // and it is not f32's sums that are compared
+      }
+      std::vector<float> x(static_cast<size_t>(k), 1);
+      std::vector<char> memory(split_row_bytes(k) + 64);
+      char* row = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+      CHECK(split_row(format, x.data(), k, row));
+      for (const float odd : {std::numeric_limits<float>::infinity(), std::nanf(""), 1e30F}) {
+        x[static_cast<size_t>(k / 2)] = odd;
+        CHECK(!split_row(format, x.data(), k, row));
+      }
+    }
+}
+
+TEST_CASE("blocks: numbers of few bits lose nothing in a split row") {
+  for (const DType format : {q8_0, q4_k, q6_k}) {
+    const int64_t k = 512, columns = 9;
+    if (!splits_rows_beside(format, k)) continue;
+    std::vector<std::byte> bytes;
+    std::vector<float> numbers(static_cast<size_t>(k * columns));
+    // The scales are powers of two: so are all that f32 has to round.
+    test::Random random(41);
+    const DTypeInfo& f = info(format);
+    for (int64_t b = 0; b < k * columns / f.block_elements; ++b) {
+      std::vector<std::byte> block(static_cast<size_t>(f.block_bytes));
+      for (std::byte& byte : block) byte = static_cast<std::byte>(random.bits());
+      const uint16_t half = 0x3c00;  // 1
+      if (format == q6_k) {
+        for (int64_t i = 192; i < 208; ++i) block[static_cast<size_t>(i)] &= std::byte{7};
+        std::memcpy(block.data() + 208, &half, 2);
+      } else {
+        std::memcpy(block.data(), &half, 2);
+        if (format == q4_k) std::memcpy(block.data() + 2, &half, 2);
+      }
+      block_decoder(format)(block.data(), 1, numbers.data() + b * f.block_elements);
+      bytes.insert(bytes.end(), block.begin(), block.end());
+    }
+    std::vector<float> x(static_cast<size_t>(k)), y(static_cast<size_t>(columns));
+    for (float& v : x) v = static_cast<float>(random.below(2001) - 1000) / 8;
+    std::vector<char> memory(split_row_bytes(k) + 64);
+    char* row = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+    REQUIRE(split_row(format, x.data(), k, row));
+    BlockWeightsProduct p;
+    p.format = format, p.w = bytes.data(), p.k = k, p.rows = 1, p.x = x.data(), p.x_stride = k;
+    p.y = y.data(), p.y_stride = columns;
+    multiply_split_row(p, row, 0, columns);
+    for (int64_t j = 0; j < columns; ++j) {
+      double sum = 0, magnitude = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        const double term = static_cast<double>(x[static_cast<size_t>(i)]) *
+                            static_cast<double>(numbers[static_cast<size_t>(j * k + i)]);
+        sum += term, magnitude += std::abs(term);
+      }
+      INFO(std::string(name_of(format)), ", column ", j);
+      CHECK(std::abs(static_cast<double>(y[static_cast<size_t>(j)]) - sum) <= 0x1p-22 * magnitude);
+    }
+  }
+}
+
+namespace {
+
+/// A product of many rows by tiles, beside sums in double.
+struct ManyRows {
+  DType format;
+  int64_t m, k, n;
+  std::vector<std::byte> w;
+  std::vector<float> numbers, x, y;  // numbers: of w
+
+  ManyRows(DType t, int64_t rows, int64_t depth, int64_t columns)
+      : format(t), m(rows), k(depth), n(columns), y(static_cast<size_t>(m * n), 99) {
+    if (is_block(t)) {
+      Blocks blocks(t, n * k / Unit(t).elements, true, 17);
+      w = std::move(blocks.bytes), numbers = std::move(blocks.elements);
+    } else {  // random bits of halves would nearly all be out of the range of tiles
+      const test::Elements halves = test::Elements::random(t, n * k, 17);
+      const auto* bytes = static_cast<const std::byte*>(halves.data());
+      w.assign(bytes, bytes + 2 * n * k);
+      for (int64_t i = 0; i < n * k; ++i) numbers.push_back(static_cast<float>(halves[i]));
+    }
+    const test::Elements all = test::Elements::random(f32, m * k, 19);
+    x.assign(static_cast<const float*>(all.data()), static_cast<const float*>(all.data()) + m * k);
+  }
+  BlockWeightsProduct product() {
+    BlockWeightsProduct p;
+    p.format = format, p.w = w.data(), p.k = k, p.rows = m, p.x = x.data(), p.x_stride = k;
+    p.y = y.data(), p.y_stride = p.residual_stride = n;
+    return p;
+  }
+  void run(const BlockWeightsProduct& p, int threads, const std::vector<BF16>* narrow = nullptr) {
+    const TiledBlockProduct tiled(p, narrow ? bf16 : f32, n, threads);
+    std::vector<char> memory(tiled.scratch_bytes() + 64, 0x7f);
+    char* scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+    const void* rows = narrow ? static_cast<const void*>(narrow->data()) : p.x;
+    tiled.run(p, rows, scratch, ThreadPool::shared());
+  }
+  float number(int64_t j, int64_t i) const { return numbers[static_cast<size_t>(j * k + i)]; }
+  /// The sum of a row and a column, and that of its magnitudes.
+  std::pair<double, double> sum(int64_t r, int64_t j) const {
+    double total = 0, magnitude = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      const double term = static_cast<double>(x[static_cast<size_t>(r * k + i)]) * static_cast<double>(number(j, i));
+      total += term, magnitude += std::abs(term);
+    }
+    return {total, magnitude};
+  }
+  /// Of the sums of magnitudes, the worst.
+  double worst_error() const {
+    double worst = 0;
+    for (int64_t r = 0; r < m; ++r)
+      for (int64_t j = 0; j < n; ++j) {
+        const auto [want, magnitude] = sum(r, j);
+        const double error = std::abs(static_cast<double>(y[static_cast<size_t>(r * n + j)]) - want);
+        worst = std::max(worst, magnitude > 0 ? error / magnitude : error);
+      }
+    return worst;
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of many rows by tiles are as exact as multiply-adds") {
+  if (!are_there) return;
+  const auto check = [](DType format, int64_t m, int64_t k, int64_t n, int threads) {
+    ManyRows p(format, m, k, n);
+    p.run(p.product(), threads);
+    INFO(std::string(name_of(format)), ", ", m, " x ", k, " x ", n, ", ", threads, " threads");
+    CHECK(p.worst_error() < 0x1p-22);
+  };
+  // More than one chunk of k, of which the last is a part; columns that fill no block.
+  for_each_format([&](DType format) { check(format, 40, 1280, 50, 1); });
+  for (const DType format : {q8_0, q4_k, bf16, f16}) {
+    check(format, 24, 256, 32, 1);
+    check(format, 49, 2304, 49, 2);
+    check(format, 530, 256, 145, 3);  // two groups of rows, two strips of columns
+  }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: beside rows of bf16, weights are rounded to bf16, and sums are those of f32") {
+  if (!are_there) return;
+  for (const DType format : {q8_0, q4_k, bf16})
+    for (const int64_t m : {24, 49, 530}) {
+      ManyRows p(format, m, 1280, 49);
+      std::vector<BF16> narrow;
+      for (float& v : p.x) {
+        narrow.push_back(from_f32<BF16>(v));
+        v = to_f32(narrow.back());
+      }
+      p.x[5] = 1e-38F, narrow[5] = from_f32<BF16>(1e-38F), p.x[5] = to_f32(narrow[5]);  // of the first block of rows
+      for (float& w : p.numbers) w = to_f32(from_f32<BF16>(w));
+      p.run(p.product(), 2, &narrow);
+      double worst = 0;
+      for (int64_t r = 32; r < m; ++r)
+        for (int64_t j = 0; j < p.n; ++j) {
+          const auto [want, magnitude] = p.sum(r, j);
+          worst =
+              std::max(worst, std::abs(static_cast<double>(p.y[static_cast<size_t>(r * p.n + j)]) - want) / magnitude);
+        }
+      INFO(std::string(name_of(format)), ", ", m, " rows");
+      CHECK(worst < 0x1p-22);
+      for (int64_t j = 0; j < p.n; ++j) {  // these are out of range: weights of f32
+        const auto [want, magnitude] = p.sum(0, j);
+        CHECK(std::abs(static_cast<double>(p.y[static_cast<size_t>(j)]) - want) < 0x1p-8 * magnitude);
+      }
+    }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: tiles take products of many rows, and what is out of their range is left out") {
+  if (!are_there) return;
+  for (const DType format : {q8_0, bf16}) {
+    ManyRows p(format, 64, 256, 96);
+    if (format == bf16) {  // beside a term of x that is 0, an infinity must not become NaN
+      const uint16_t infinity = 0x7f80;
+      std::memcpy(p.w.data() + 2 * (70 * p.k + 5), &infinity, sizeof infinity);
+      p.numbers[static_cast<size_t>(70 * p.k + 5)] = std::numeric_limits<float>::infinity();
+      for (int64_t r = 0; r < p.m; ++r) p.x[static_cast<size_t>(r * p.k + 5)] = r % 2 ? 1.0F : -2.0F;
+    }
+    p.x[static_cast<size_t>(40 * p.k + 7)] = 1e-38F;
+    p.run(p.product(), 1);
+    const std::vector<float> tiled = p.y;
+    std::vector<float> added(tiled.size());
+    for (int64_t r = 0; r < p.m; r += BlockWeightsProduct::kMaxRows) {
+      BlockWeightsProduct few = p.product();
+      few.rows = BlockWeightsProduct::kMaxRows, few.x += r * p.k, few.y = added.data() + r * p.n;
+      multiply_block_weights(few, 0, p.n);
+    }
+    INFO(std::string(name_of(format)));
+    int64_t different = 0;
+    for (int64_t r = 0; r < p.m; ++r)
+      for (int64_t j = 0; j < p.n; ++j) {
+        const auto at = static_cast<size_t>(r * p.n + j);
+        const bool is_equal = std::bit_cast<uint32_t>(tiled[at]) == std::bit_cast<uint32_t>(added[at]);
+        if (r >= 32 || (format == bf16 && j >= 64)) CHECK(is_equal);
+        else different += !is_equal;
+      }
+    CHECK(different > 100);  // so that it is tiles that computed the others
+    if (format == bf16) {
+      CHECK(tiled[70] == -std::numeric_limits<float>::infinity());
+      CHECK(tiled[static_cast<size_t>(p.n) + 70] == std::numeric_limits<float>::infinity());
+    }
+  }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: products by tiles have bias, activation and residual, in y's dtype") {
+  if (!are_there) return;
+  for (const DType format : {q8_0, bf16})
+    for (const DType dtype : {f32, bf16}) {
+      ManyRows p(format, 37, 128, 75);
+      for (float& v : p.x) v *= format == q8_0 ? 1e-4F : 0.1F;
+      const test::Elements bias = test::Elements::random(f32, p.n, 23),
+                           residual = test::Elements::random(dtype, p.m * p.n, 29);
+      test::Elements y(dtype, p.m * p.n);
+      BlockWeightsProduct call = p.product();
+      call.y = y.as<std::byte>(), call.y_dtype = dtype, call.bias = bias.data(), call.residual = residual.data();
+      call.epilogue.bias = true, call.epilogue.activation = Activation::relu,
+      call.epilogue.residual = Residual::separate;
+      p.run(call, 2);
+      for (int64_t r = 0; r < p.m; ++r)
+        for (int64_t j = 0; j < p.n; ++j) {
+          const auto [total, magnitude] = p.sum(r, j);
+          test::require_close(dtype, r * p.n + j, y[r * p.n + j],
+                              std::max(total + bias[j], 0.0) + residual[r * p.n + j], 8, magnitude + 4);
+        }
+    }
 }

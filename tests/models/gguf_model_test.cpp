@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -561,6 +562,38 @@ TEST_CASE("tensors that are copied from a file are not kept beside the model's")
       CHECK(bytes.expired());
     }
   }
+}
+
+TEST_CASE("a stack of experts that has to be copied is copied once, and not kept") {
+  const TemporaryFolder files;
+  const GgufFile file = GgufFile::open(kFolders + "qwen3_moe.gguf");
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const GgufFile::Entry& entry : file.entries()) tensors.emplace_back(entry.name, file.tensor(entry.name));
+  write_gguf(files / "big.gguf", tensors, file.metadata(), {.byte_order = std::endian::big});
+  const FolderModel model = folder_model_of_gguf(files / "big.gguf"),
+                    same = folder_model_of_gguf(kFolders + "qwen3_moe.gguf");
+  std::map<std::string, const std::byte*> ends;  // of the expert before, by its name without a number
+  std::weak_ptr<const void> stack;
+  int64_t behind = 0;
+  for (const auto& [name, tensor] : model.tensors) {
+    CAPTURE(name);
+    const Tensor made = tensor.make();
+    CHECK(made == same.tensors.at(name).make());
+    const size_t at = name.find(".experts.");
+    if (at == name.npos) {
+      CHECK(stack.expired());
+      continue;
+    }
+    const size_t number = at + 9;
+    auto& end = ends[name.substr(0, number) + name.substr(name.find('.', number))];
+    if (end) {
+      CHECK(made.data() == end);
+      ++behind;
+    }
+    end = made.data() + made.byte_count();
+    stack = made.owner();
+  }
+  CHECK(behind > 6);
 }
 
 TEST_CASE("blocks become what mlx-lm packs, with the same numbers, or are refused") {

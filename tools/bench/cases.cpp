@@ -379,7 +379,7 @@ BenchCase kernel_case(std::string_view family, const Shape& d) {
 
 std::span<const BenchFamily> bench_families() { return kFamilies; }
 
-BenchCase bench_case(const std::string& name, const std::string& model, DType cache) {
+BenchCase bench_case(const std::string& name, const std::string& model, DType cache, const CompileOptions& compile) {
   if (name == "small_graph") {
     BenchCase c = small_graph();
     c.name = name;
@@ -403,7 +403,7 @@ BenchCase bench_case(const std::string& name, const std::string& model, DType ca
     const bool is_vision = family == "resnet50" || family == "mobilenetv2";
     BenchCase c = is_minilm                                   ? minilm(family, shape, model)
                   : is_vision                                 ? vision_case(family, shape[0])
-                  : family == "prefill" || family == "decode" ? language_case(family, shape[0], model, cache)
+                  : family == "prefill" || family == "decode" ? language_case(family, shape[0], model, cache, compile)
                                                               : kernel_case(family, shape);
     c.name = full;
     return c;

@@ -20,6 +20,7 @@ struct BenchCase {
   std::vector<Tensor> inputs = {};  ///< in the order of the graph's inputs
   /// Instead of a graph: what is timed, and where it puts its results.
   std::function<std::function<void()>(const BenchCase& self, const Session&, std::vector<Tensor>& results)> start = {};
+  bool takes_options = false;  ///< `start` compiles with the options that bench_case() was given
 };
 
 /// A family of cases, as `rlx bench --help` lists them.
@@ -31,14 +32,16 @@ std::span<const BenchFamily> bench_families();
 
 /// The case of that name: "gemm_512", "minilm_1x16" or, short for it, "1x16". Fails as wrong usage, naming those that
 /// there are. `model` is a sentence encoder for the cases of minilm, a language model for those of prefill and decode,
-/// whose caches are of the dtype `cache`.
-BenchCase bench_case(const std::string& name, const std::string& model, DType cache = f32);
+/// whose caches are of the dtype `cache`, and which is compiled with `compile`.
+BenchCase bench_case(const std::string& name, const std::string& model, DType cache = f32,
+                     const CompileOptions& compile = CompileOptions::from_environment());
 /// linear_i8, linear_i4, qmatmul, digits, digits_i8: tools/bench/quantized.cpp.
 BenchCase codes_case(std::string_view family, const Shape& shape);
 /// x[m, k] in f32 times w[n, k] of halves or of a block format of GGUF, for {m, k, n}.
 BenchCase weights_of_blocks(DType format, const Shape& mkn);
 /// decode, prefill: tools/bench/language.cpp.
-BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model, DType cache);
+BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model, DType cache,
+                        const CompileOptions& compile);
 /// train_mlp, train_cnn, train_encoder: tools/bench/training.cpp.
 BenchCase training_case(const std::string& name);
 /// resnet50 and mobilenetv2 on that many images: tools/bench/vision.cpp.

@@ -15,15 +15,18 @@ std::vector<int32_t> some_tokens(int64_t count, int64_t vocabulary) {
 
 }  // namespace
 
-BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model, DType cache) {
+BenchCase language_case(std::string_view family, int64_t tokens, const std::string& model, DType cache,
+                        const CompileOptions& compile) {
   if (model.empty())
     throw UsageError(text_of("the case ", family, "_", tokens, " needs a language model: give --model DIR_OR_FILE"));
   BenchCase c;
   c.prepare = [](BenchCase&) {};
+  c.takes_options = true;
   c.start = [=, is_decode = family == "decode"](const BenchCase&, const Session& session,
                                                 std::vector<Tensor>& results) -> std::function<void()> {
     LanguageModel::Options options;
     options.device = session.device(), options.threads = session.threads(), options.cache = cache;
+    options.compile = compile;
     const LanguageModel loaded = LanguageModel::load(model, options);
     const std::vector<int32_t> ids = some_tokens(tokens, loaded.config().vocabulary);
     results.resize(1);

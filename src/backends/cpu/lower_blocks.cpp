@@ -1,9 +1,12 @@
 // Weights in block formats, in halves beside f32, and quantized weights: their dequantization, and products that
 // dequantize on the fly. Up to BlockWeightsProduct::kMaxRows rows of x are multiplied with the blocks directly. For
-// more rows, a strip of columns is decoded into the cache and multiplied as a dense f32 matrix.
+// more rows, matrix tiles take them, or a strip of columns is decoded into the cache and multiplied as a dense f32
+// matrix.
 #include "backends/cpu/lowerings.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/quantized_weights.h"
+#include "kernels/quant/split_blocks.h"
+#include "kernels/quant/tiled_blocks.h"
 #include "kernels/vector/narrow_float.h"
 #include "rlx/ops/linear.h"
 #include "rlx/ops/quantize.h"
@@ -73,15 +76,20 @@ Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   DType x = c.operands[0].dtype;
   BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .rows = m, .x_stride = k};
   p.y_dtype = c.results[0].dtype, p.y_stride = p.residual_stride = n, p.epilogue = tail.epilogue;
-  size_t scratch = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
+  const size_t converted = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
+  const bool splits = m == 1 && c.policy.row_relative && kernels::splits_rows_beside(p.format, k);
+  const size_t scratch = converted + (splits ? aligned(kernels::split_row_bytes(k)) : 0);
   double work_ns = static_cast<double>(n * k) * 0.1;
-  return make_step(text_of(p.format, " ", m, "x", k, "x", n), scratch, [=](const StepArgs& args) {
+  return make_step(text_of(p.format, splits ? " split " : " ", m, "x", k, "x", n), scratch, [=](const StepArgs& args) {
     BlockWeightsProduct all = p;
     all.x = as_f32(args, x, m * k);
     all.w = args.in<std::byte>(1), all.y = args.out();
     all.bias = operand(args, tail.bias), all.residual = operand(args, tail.residual);
+    const void* split = args.scratch + converted;
+    const bool is_split = splits && kernels::split_row(p.format, all.x, k, args.scratch + converted);
     const auto row_bytes = n * static_cast<int64_t>(byte_size(p.y_dtype));
     for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns, [&](int64_t begin, int64_t end, int64_t) {
+      if (is_split) return kernels::multiply_split_row(all, split, begin, end);
       // If k is 0 there may be more rows here than the kernel takes in one call.
       for (int64_t row = 0; row < m; row += BlockWeightsProduct::kMaxRows) {
         BlockWeightsProduct call = all;
@@ -92,6 +100,27 @@ Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
       }
     });
   });
+}
+
+Prepared tiled_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
+  BlockEpilogue tail = epilogue_of(c);
+  DType x = c.operands[0].dtype;
+  BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .rows = m, .x_stride = k};
+  p.y_dtype = c.results[0].dtype, p.y_stride = p.residual_stride = n, p.epilogue = tail.epilogue;
+  const double work_ns = static_cast<double>(n * k) * (kDecode_ns + 0.01 * static_cast<double>(m));
+  const kernels::TiledBlockProduct product(p, x == bf16 ? bf16 : f32, n,
+                                           work_ns < kernels::cost_model().split_ns ? 1 : c.threads);
+  size_t converted = x == f16 ? aligned(static_cast<size_t>(m * k) * sizeof(float)) : 0;
+  return make_step(
+      text_of(p.format, " tiles ", m, "x", k, "x", n), converted + product.scratch_bytes(),
+      [=](const StepArgs& args) {
+        BlockWeightsProduct call = p;
+        call.w = args.in<std::byte>(1), call.y = args.out();
+        call.bias = operand(args, tail.bias), call.residual = operand(args, tail.residual);
+        const void* rows = x == f16 ? as_f32(args, x, m * k) : args.in(0);
+        product.run(call, rows, args.scratch + converted, thread_pool());
+      },
+      [] { return std::string("bf16 tiles, rows packed first, weights decoded during products"); });
 }
 
 Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
@@ -240,7 +269,9 @@ Prepared lower_block_product(const LoweringContext& c) {
   int64_t m = rows_of(c.operands[0].shape), k = c.operands[0].shape.back(), n = c.results[0].shape.back();
   // few_rows() adds in another order than many_rows(), so results would depend on the batch size.
   const bool few = m <= BlockWeightsProduct::kMaxRows && !c.policy.batch_invariant;
-  return few ? few_rows(c, m, k, n) : many_rows(c, m, k, n);
+  if (few) return few_rows(c, m, k, n);
+  const bool tiled = kernels::TiledBlockProduct::pays(m, k, n) && !c.policy.batch_invariant;
+  return tiled ? tiled_rows(c, m, k, n) : many_rows(c, m, k, n);
 }
 
 std::string when_block_experts(const Question& q) {

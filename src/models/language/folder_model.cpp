@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "io/atomic_file.h"
+#include "io/file_stamp.h"
 #include "io/tokenizer/gguf_tokenizer_writer.h"
 #include "models/language/config_gguf.h"
 #include "models/language/config_json_writer.h"
@@ -175,16 +177,16 @@ class Params {
   /// One of the experts' matrices of such a param.
   Tensor expert(const std::string& name, const Dims& dims, int64_t at) const {
     files_->release();
-    const Tensor all = as_in_file(name, dims);
+    const Tensor all = stack(name, dims);
     const size_t bytes = all.byte_count() / static_cast<size_t>(all.shape()[0]);
     return numbers(Tensor::borrow(all.dtype(), Shape(all.shape().begin() + 1, all.shape().end()),
-                                  all.bytes().subspan(static_cast<size_t>(at) * bytes, bytes),
-                                  std::make_shared<Tensor>(all)));
+                                  all.bytes().subspan(static_cast<size_t>(at) * bytes, bytes), all.owner()));
   }
 
   /// The value that a param of the folder's model has. What was read for the one before is released.
   Tensor value(const std::string& name, const Dims& dims) const {
     files_->release();
+    stacks_.clear();
     if (name.ends_with(kLog)) {
       Tensor t = plain_floats(in_file(name.substr(0, name.size() - 4), dims));
       for (float& v : t.mutable_values<float>()) {
@@ -229,6 +231,16 @@ class Params {
   }
   Tensor as_in_file(const std::string& name, const Dims& dims) const {
     return files_->value(name, {known_dtype(name), dims});
+  }
+  /// All of the experts' matrices. One that is copied (of another byte order, NVFP4, odd alignment) stays until a
+  /// param of something else is asked for: writers ask for the three matrices of an expert, then for the next one's.
+  Tensor stack(const std::string& name, const Dims& dims) const {
+    const std::string layer = name.substr(0, name.find(".experts."));
+    if (layer != layer_of_stacks_) stacks_.clear(), layer_of_stacks_ = layer;
+    if (const auto found = stacks_.find(name); found != stacks_.end()) return found->second;
+    Tensor all = as_in_file(name, dims);
+    if (!file_origin(all.bytes())) stacks_.emplace(name, all);
+    return all;
   }
   Tensor numbers(const Tensor& t) const {
     return is_block(t.dtype()) && dequantize_ ? dequantized(t, *dequantize_) : t;
@@ -276,6 +288,8 @@ class Params {
   const std::unique_ptr<const WeightFiles> files_;
   const LanguageModelConfig gguf_, folder_;
   const std::optional<DType> dequantize_;
+  mutable std::string layer_of_stacks_;
+  mutable std::map<std::string, Tensor> stacks_;
 };
 
 /// Adds tensors of a folder, and what they say of how they are packed.

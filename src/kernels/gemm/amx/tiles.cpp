@@ -21,6 +21,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/gemm/amx/one_term.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/instruction_set.h"
@@ -409,14 +410,44 @@ void multiply_rows(int64_t steps, TileRows upper, TileRows lower, TileRows first
   }
 }
 
-RLX_WIDE float min_of_bf16(const TileSource& s, int64_t rows, int64_t k) {
+template <bool kBoth>
+void multiply_rows_by_three(int64_t steps, TileRows upper, TileRows lower, const char* right, float* sums,
+                            int64_t stride) {
+  for (int64_t begin = 0; begin < steps; begin += kSumTileSteps) {
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::: "memory");
+    for (int64_t i = begin; i < std::min(steps, begin + kSumTileSteps); ++i, right += 6 * kTileBytes) {
+      asm volatile("tileloadd (%0,%1,1), %%tmm4" ::"r"(upper.data), "r"(upper.stride) : "memory");
+      if constexpr (kBoth) {
+        asm volatile("tileloadd (%0,%1,1), %%tmm5" ::"r"(lower.data), "r"(lower.stride) : "memory");
+        asm volatile(RLX_LOAD_RIGHT(4096, 5120) RLX_MULTIPLY(RLX_BF16)  // low, middle, high
+                     RLX_LOAD_RIGHT(2048, 3072) RLX_MULTIPLY(RLX_BF16)  //
+                     RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY(RLX_BF16)     //
+                     ::[right] "r"(right),
+                     [stride] "r"(kRowBytes)
+                     : "memory");
+      } else {
+        asm volatile(RLX_LOAD_RIGHT(4096, 5120) RLX_MULTIPLY_UPPER(RLX_BF16)  //
+                     RLX_LOAD_RIGHT(2048, 3072) RLX_MULTIPLY_UPPER(RLX_BF16)  //
+                     RLX_LOAD_RIGHT(0, 1024) RLX_MULTIPLY_UPPER(RLX_BF16)     //
+                     ::[right] "r"(right),
+                     [stride] "r"(kRowBytes)
+                     : "memory");
+      }
+      upper.data += upper.step, lower.data += lower.step;
+    }
+    if (begin == 0) store_tiles(sums, stride * 4, kBoth);
+    else add_tiles(sums, stride, kBoth);
+  }
+}
+
+RLX_WIDE float min_of_bf16(const TileSource& s, int64_t rows, int64_t k, int terms) {
   MagnitudeRange range;
   range.begin();
   const auto* from = static_cast<const char*>(s.data);
   if (s.pairs) {
     const __mmask16 mask = mask_of(rows);
     for (int64_t i = 0; 2 * i < k; ++i) include_pairs(range, _mm512_maskz_loadu_epi32(mask, from + i * s.k_stride * 4));
-    return range.result(1);
+    return range.result(terms);
   }
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t p = 0; p < k; p += kTileFloats) {
@@ -424,7 +455,7 @@ RLX_WIDE float min_of_bf16(const TileSource& s, int64_t rows, int64_t k) {
       const __mmask32 mask = rest == kTileFloats ? ~__mmask32{0} : (__mmask32{1} << rest) - 1;
       include_pairs(range, _mm512_maskz_loadu_epi16(mask, from + (i * s.row_stride + p) * 2));
     }
-  return range.result(1);
+  return range.result(terms);
 }
 
 RLX_WIDE void transpose_16x16(const float* from, int64_t stride, float* to, int64_t to_stride) {
@@ -432,6 +463,11 @@ RLX_WIDE void transpose_16x16(const float* from, int64_t stride, float* to, int6
   RLX_UNROLL for (int i = 0; i < 16; ++i) rows[i] = _mm512_loadu_si512(from + i * stride);
   transpose(rows);
   RLX_UNROLL for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * to_stride, rows[i]);
+}
+
+RLX_WIDE void add_16x16(const float* from, int64_t stride, float* to, int64_t to_stride) {
+  for (int64_t i = 0; i < kTileRows; ++i, from += stride, to += to_stride)
+    _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_loadu_ps(from)));
 }
 
 template <bool kLeftSigned, bool kRightSigned>
@@ -497,10 +533,27 @@ void multiply_bf16_tiles(int64_t steps, const TileRows& upper, const TileRows& l
   if (lower.data) multiply_rows<true>(steps, upper, lower, first, second, sums, stride);
   else multiply_rows<false>(steps, upper, upper, first, second, sums, stride);
 }
-float min_magnitude_of(const TileSource& from, int64_t rows, int64_t k) noexcept { return min_of_bf16(from, rows, k); }
+void multiply_one_by_three_terms(int64_t steps, const TileRows& upper, const TileRows& lower, const char* right,
+                                 float* sums, int64_t stride) noexcept {
+  if (lower.data) multiply_rows_by_three<true>(steps, upper, lower, right, sums, stride);
+  else multiply_rows_by_three<false>(steps, upper, upper, right, sums, stride);
+}
+float min_magnitude_of(const TileSource& from, int64_t rows, int64_t k) noexcept {
+  return min_of_bf16(from, rows, k, 1);
+}
+float min_magnitude_beside_three(const TileSource& from, int64_t rows, int64_t k) noexcept {
+  return min_of_bf16(from, rows, k, 3);
+}
+float pack_left_rounded(const TileSource& from, int64_t rows, int64_t k, char* out) noexcept {
+  if (from.k_stride == 1) return pack_tiles<f32, 1, true, true>(from, rows, k, out);
+  return pack_tiles<f32, 1, false, true>(from, rows, k, out);
+}
 
 void transpose_tile(const float* from, int64_t stride, float* to, int64_t to_stride) noexcept {
   transpose_16x16(from, stride, to, to_stride);
+}
+void add_tile(const float* from, int64_t stride, float* to, int64_t to_stride) noexcept {
+  add_16x16(from, stride, to, to_stride);
 }
 
 void multiply_int8_tiles(DType left, DType right_dtype, int64_t steps, const char* upper, const char* lower,
@@ -523,9 +576,13 @@ float pack_right_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noe
 void multiply_tiles(TileForm, int64_t, const char*, const char*, const char*, float*, int64_t) noexcept {}
 void multiply_bf16_tiles(int64_t, const TileRows&, const TileRows&, const TileRows&, const TileRows&, float*,
                          int64_t) noexcept {}
+void multiply_one_by_three_terms(int64_t, const TileRows&, const TileRows&, const char*, float*, int64_t) noexcept {}
 float min_magnitude_of(const TileSource&, int64_t, int64_t) noexcept { return 0; }
+float min_magnitude_beside_three(const TileSource&, int64_t, int64_t) noexcept { return 0; }
+float pack_left_rounded(const TileSource&, int64_t, int64_t, char*) noexcept { return 0; }
 float min_of_three_terms(uint32_t, uint32_t) noexcept { return 0; }
 void transpose_tile(const float*, int64_t, float*, int64_t) noexcept {}
+void add_tile(const float*, int64_t, float*, int64_t) noexcept {}
 void multiply_int8_tiles(DType, DType, int64_t, const char*, const char*, const char*, int32_t*, int64_t) noexcept {}
 
 #endif

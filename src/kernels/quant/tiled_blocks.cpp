@@ -1,0 +1,221 @@
+// See the header. What is multiplied is w xᵀ: weights are contiguous along k, as the left operand of tiles is, so that
+// they are packed without a transposition; x is transposed when it is packed, and the sums when they are stored. k is
+// divided into chunks, whose packed weights and rows fit the second-level cache. If a number of a block of 32 rows or
+// of 32 columns is out of split range, that block of y is computed by multiply_block_weights().
+#include "kernels/quant/tiled_blocks.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/rounded_up.h"
+#include "kernels/gemm/amx/one_term.h"
+#include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/vector/narrow_float.h"
+
+namespace rlx::kernels {
+namespace {
+
+constexpr int64_t kBlock = 2 * kTileRows;                // rows, and columns, of a block of y
+constexpr int64_t kChunk = kSumTileSteps * kTileFloats;  // along k: the elements of a partial sum
+constexpr int64_t kStripBlocks = 4;                      // blocks of columns that are packed at a time
+constexpr int64_t kMaxGroupBlocks = 16;                  // blocks of rows that are packed at a time
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kDecodedBytes = kTileRows * kChunk * 4;
+constexpr int64_t kBlockBytes = kBlock * kBlock * 4;
+
+}  // namespace
+
+struct TiledBlockProduct::Group {
+  const BlockWeightsProduct& p;
+  const char* x;
+  BlockProduct y;
+  int64_t first, rows;  ///< of p's rows
+  char* packed;
+  float* mins;  ///< by chunk and block
+
+  int64_t blocks() const { return divided_up(rows, kBlock); }
+  float& min_of(int64_t chunk, int64_t block) const { return mins[chunk * kMaxGroupBlocks + block]; }
+};
+struct TiledBlockProduct::Columns {
+  TileRows upper = {nullptr, 64, 0}, lower = {nullptr, 64, 0};
+  float min_magnitude = kInfinity;
+};
+
+bool TiledBlockProduct::pays(int64_t rows, int64_t k, int64_t n) {
+  constexpr int64_t kMinRows = 24;
+  return rows >= kMinRows && k >= kTileFloats && n >= kBlock && has_matrix_tiles();
+}
+
+TiledBlockProduct::TiledBlockProduct(const BlockWeightsProduct& p, DType x_dtype, int64_t n, int threads)
+    : format_(p.format), x_form_(x_dtype == bf16 ? TileForm::one : TileForm::three),
+      w_form_(x_dtype == bf16 || format_ == bf16 ? TileForm::one : TileForm::three), k_(p.k), n_(n),
+      threads_(std::max(threads, 1)), chunks_(divided_up(k_, kChunk)),
+      group_blocks_(std::min(divided_up(p.rows, kBlock), kMaxGroupBlocks)),
+      // Rows of sums are not a power of two apart, which would be the same place of the cache.
+      sums_stride_(group_blocks_ * kBlock + kTileRows) {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  rows_bytes_ = group_blocks_ * row_pair_bytes(k_) + aligned(chunks_ * kMaxGroupBlocks * kFloat);
+  packed_bytes_ = format_ == bf16 ? 0 : 2 * tiled_bytes(std::min(k_, kChunk), w_form_);
+  sums_bytes_ = kStripBlocks * kBlock * sums_stride_ * kFloat;
+  wide_bytes_ = x_form_ == TileForm::one ? aligned(BlockWeightsProduct::kMaxRows * k_ * kFloat) : 0;
+  slot_bytes_ = kDecodedBytes + kStripBlocks * packed_bytes_ + sums_bytes_ + kBlockBytes + wide_bytes_;
+}
+
+int64_t TiledBlockProduct::row_pair_bytes(int64_t k) const { return 2 * tiled_bytes(k, x_form_); }
+int64_t TiledBlockProduct::chunk_elements(int64_t chunk) const { return std::min(kChunk, k_ - chunk * kChunk); }
+
+void TiledBlockProduct::pack_rows(const Group& group, int64_t chunk, int64_t block) const noexcept {
+  const int64_t elements = chunk_elements(chunk);
+  char* out = group.packed + group_blocks_ * row_pair_bytes(kChunk) * chunk + block * row_pair_bytes(elements);
+  const DType dtype = x_form_ == TileForm::one ? bf16 : f32;
+  float min_magnitude = kInfinity;
+  for (int64_t row = block * kBlock; row < (block + 1) * kBlock; row += kTileRows, out += kTileBytes) {
+    const int64_t from = group.first + std::min(row, group.rows - 1);  // nothing is read behind the end
+    const TileSource rows{
+        .data = group.x + (from * group.p.x_stride + chunk * kChunk) * static_cast<int64_t>(byte_size(dtype)),
+        .row_stride = group.p.x_stride,
+        .k_stride = 1,
+        .dtype = dtype,
+        .no_singles = true};
+    min_magnitude = std::min(min_magnitude, pack_right_tiles(rows, std::clamp<int64_t>(group.rows - row, 0, kTileRows),
+                                                             elements, x_form_, out));
+  }
+  group.min_of(chunk, block) = min_magnitude;
+}
+
+TiledBlockProduct::Columns TiledBlockProduct::columns_of(const Group& group, int64_t chunk, int64_t column,
+                                                         float* decoded, char* packed) const noexcept {
+  const DTypeInfo& format = info(format_);
+  const int64_t elements = chunk_elements(chunk);
+  const auto bytes_of = [&](int64_t count) { return count / format.block_elements * format.block_bytes; };
+  const int64_t row_bytes = bytes_of(k_);
+  Columns made;
+  for (int64_t half = 0; half < 2; ++half) {
+    const int64_t begin = column + half * kTileRows, rows = std::clamp<int64_t>(n_ - begin, 0, kTileRows);
+    if (rows == 0) break;
+    const std::byte* from = group.p.w + begin * row_bytes + bytes_of(chunk * kChunk);
+    TileRows& tiles = half ? made.lower : made.upper;
+    float min_magnitude = 0;
+    if (format_ == bf16) {
+      const TileSource source{.data = from, .row_stride = k_, .k_stride = 1, .dtype = bf16};
+      min_magnitude = x_form_ == TileForm::one ? min_magnitude_of(source, rows, elements)
+                                               : min_magnitude_beside_three(source, rows, elements);
+      tiles = {reinterpret_cast<const char*>(from), row_bytes, 2 * kTileFloats};
+      if (rows < kTileRows) {  // nothing is read behind the end
+        char* to = reinterpret_cast<char*>(decoded);
+        pack_left_tiles(source, rows, elements, TileForm::one, to);
+        tiles = {to, 64, kTileBytes};
+      }
+    } else {
+      decode_block_rows(format_, from, row_bytes, rows, elements / format.block_elements, decoded, elements);
+      char* to = packed + half * tiled_bytes(elements, w_form_);
+      const TileSource source{.data = decoded, .row_stride = elements};
+      min_magnitude = w_form_ == TileForm::one ? pack_left_rounded(source, rows, elements, to)
+                                               : pack_left_tiles(source, rows, elements, w_form_, to);
+      tiles = {to, 64, static_cast<int64_t>(w_form_) * kTileBytes};
+    }
+    made.min_magnitude = std::min(made.min_magnitude, min_magnitude);
+  }
+  return made;
+}
+
+void TiledBlockProduct::multiply_tiles_of(const Columns& columns, const char* rows, int64_t steps, float* sums,
+                                          int64_t stride) const noexcept {
+  if (w_form_ == TileForm::three)
+    return multiply_tiles(TileForm::three, steps, columns.upper.data, columns.lower.data, rows, sums, stride);
+  if (x_form_ == TileForm::three)
+    return multiply_one_by_three_terms(steps, columns.upper, columns.lower, rows, sums, stride);
+  multiply_bf16_tiles(steps, columns.upper, columns.lower, {rows, 64, 2 * kTileBytes},
+                      {rows + kTileBytes, 64, 2 * kTileBytes}, sums, stride);
+}
+
+void TiledBlockProduct::multiply_by_fma(const Group& group, int64_t row, int64_t column, float* memory) const noexcept {
+  const BlockWeightsProduct& p = group.p;
+  const auto y_bytes = static_cast<int64_t>(byte_size(p.y_dtype));
+  const int64_t end = std::min(group.rows, row + kBlock);
+  for (; row < end; row += BlockWeightsProduct::kMaxRows) {
+    BlockWeightsProduct call = p;
+    const int64_t first = group.first + row;
+    call.rows = std::min(BlockWeightsProduct::kMaxRows, end - row);
+    if (x_form_ == TileForm::one) {
+      const auto* from = reinterpret_cast<const BF16*>(group.x) + first * p.x_stride;
+      for (int64_t r = 0; r < call.rows; ++r)
+        for (int64_t i = 0; i < k_; ++i) memory[r * k_ + i] = to_f32(from[r * p.x_stride + i]);
+      call.x = memory, call.x_stride = k_;
+    } else {
+      call.x = reinterpret_cast<const float*>(group.x) + first * p.x_stride;
+    }
+    call.y = static_cast<std::byte*>(p.y) + first * p.y_stride * y_bytes;
+    if (p.residual) call.residual = static_cast<const std::byte*>(p.residual) + first * p.residual_stride * y_bytes;
+    multiply_block_weights(call, column, std::min(n_, column + kBlock));
+  }
+}
+
+void TiledBlockProduct::store(const Group& group, int64_t row, int64_t column, const float* sums,
+                              float* block) const noexcept {
+  const int64_t rows = std::min(kBlock, group.rows - row), columns = std::min(kBlock, n_ - column);
+  for (int64_t i = 0; i < rows; i += kTileRows)
+    for (int64_t j = 0; j < columns; j += kTileRows)
+      transpose_tile(sums + j * sums_stride_ + i, sums_stride_, block + i * kBlock + j, kBlock);
+  apply_epilogue(group.y, block, kBlock, group.first + row, rows, column, columns);
+}
+
+void TiledBlockProduct::multiply_strip(const Group& group, int64_t strip, char* slot) const noexcept {
+  const TileScope scope;
+  auto* const decoded = reinterpret_cast<float*>(slot);
+  char* const packed = slot + kDecodedBytes;
+  auto* const sums = reinterpret_cast<float*>(packed + kStripBlocks * packed_bytes_);
+  float* const block = sums + kStripBlocks * kBlock * sums_stride_;
+  float* const wide = block + kBlock * kBlock;
+  const int64_t first = strip * kStripBlocks * kBlock;
+  const int64_t column_blocks = std::min(kStripBlocks, divided_up(n_ - first, kBlock));
+  bool is_out[kStripBlocks][kMaxGroupBlocks] = {};
+  for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+    const int64_t elements = chunk_elements(chunk), steps = tile_steps(elements);
+    const char* const rows = group.packed + group_blocks_ * row_pair_bytes(kChunk) * chunk;
+    Columns all[kStripBlocks];
+    for (int64_t c = 0; c < column_blocks; ++c)
+      all[c] = columns_of(group, chunk, first + c * kBlock, decoded, packed + c * packed_bytes_);
+    for (int64_t r = 0; r < group.blocks(); ++r)
+      for (int64_t c = 0; c < column_blocks; ++c) {
+        const Columns& columns = all[c];
+        is_out[c][r] |= !split_bf16_suffices(columns.min_magnitude, group.min_of(chunk, r));
+        if (is_out[c][r]) continue;
+        float* const to = sums + c * kBlock * sums_stride_ + r * kBlock;
+        float* const sum = chunk == 0 ? to : block;
+        const int64_t stride = chunk == 0 ? sums_stride_ : kBlock;
+        multiply_tiles_of(columns, rows + r * row_pair_bytes(elements), steps, sum, stride);
+        if (chunk == 0) continue;
+        for (int64_t i = 0; i < (columns.lower.data ? kBlock : kTileRows); i += kTileRows)
+          for (int64_t j = 0; j < kBlock; j += kTileRows)
+            add_tile(block + i * kBlock + j, kBlock, to + i * sums_stride_ + j, sums_stride_);
+      }
+  }
+  std::memset(block, 0, kBlockBytes);
+  for (int64_t r = 0; r < group.blocks(); ++r)
+    for (int64_t c = 0; c < column_blocks; ++c)
+      if (is_out[c][r]) multiply_by_fma(group, r * kBlock, first + c * kBlock, wide);
+      else store(group, r * kBlock, first + c * kBlock, sums + c * kBlock * sums_stride_ + r * kBlock, block);
+}
+
+void TiledBlockProduct::run(const BlockWeightsProduct& p, const void* x, void* scratch,
+                            ThreadPool& pool) const noexcept {
+  BlockProduct y;
+  y.y = p.y, y.y_dtype = p.y_dtype, y.y_row_stride = p.y_stride;
+  y.bias = p.bias, y.residual = p.residual, y.residual_row_stride = p.residual_stride, y.epilogue = &p.epilogue;
+  char* const packed = static_cast<char*>(scratch);
+  auto* const mins = reinterpret_cast<float*>(packed + group_blocks_ * row_pair_bytes(k_));
+  for (int64_t first = 0; first < p.rows; first += group_blocks_ * kBlock) {
+    const Group group{
+        p, static_cast<const char*>(x), y, first, std::min(p.rows - first, group_blocks_ * kBlock), packed, mins};
+    const int64_t blocks = group.blocks();
+    pool.parallel_for(threads_, chunks_ * blocks,
+                      [&](int64_t task) { pack_rows(group, task / blocks, task % blocks); });
+    pool.parallel_for(threads_, divided_up(n_, kStripBlocks * kBlock), [&](int64_t strip, int slot) {
+      multiply_strip(group, strip, packed + rows_bytes_ + slot * slot_bytes_);
+    });
+  }
+}
+
+}  // namespace rlx::kernels

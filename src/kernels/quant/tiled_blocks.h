@@ -1,0 +1,51 @@
+// Products of many rows with weights in block formats or in halves, by matrix tiles of bf16 terms (gemm/amx/tiles.h).
+// The rows of x are packed once for all columns. Weights are decoded and packed piece by piece, each of which all rows
+// read while it is in the second-level cache. Weights of bf16 are one term, which tiles read in their own memory: half
+// of the products of terms are left out. Beside x of bf16 all weights are rounded to one term: a sixth is left.
+// Neighbour: blocks.h, for few rows.
+#pragma once
+
+#include "kernels/gemm/amx/tiles.h"
+#include "kernels/quant/blocks.h"
+#include "kernels/threads/thread_pool.h"
+
+namespace rlx::kernels {
+
+class TiledBlockProduct {
+ public:
+  /// Whether there are tiles, and they pay for packing the weights.
+  static bool pays(int64_t rows, int64_t k, int64_t n);
+  /// `p` without its pointers, and of any number of rows. x is f32 or bf16.
+  TiledBlockProduct(const BlockWeightsProduct& p, DType x_dtype, int64_t n, int threads);
+
+  /// Aligned to 64.
+  size_t scratch_bytes() const { return static_cast<size_t>(rows_bytes_ + slot_bytes_ * threads_); }
+  /// With the pointers, but that `x` stands for p's; all else is as before.
+  void run(const BlockWeightsProduct& p, const void* x, void* scratch, ThreadPool& pool) const noexcept;
+
+ private:
+  /// Rows that are packed at a time.
+  struct Group;
+  struct Columns;
+  int64_t chunk_elements(int64_t chunk) const;
+  int64_t row_pair_bytes(int64_t k) const;  // of 32 packed rows
+  void pack_rows(const Group& group, int64_t chunk, int64_t block) const noexcept;
+  /// 32 columns of a chunk of k, for tiles: packed to `packed`, or where they are.
+  Columns columns_of(const Group& group, int64_t chunk, int64_t column, float* decoded, char* packed) const noexcept;
+  void multiply_strip(const Group& group, int64_t strip, char* slot) const noexcept;
+  void store(const Group& group, int64_t row, int64_t column, const float* sums, float* block) const noexcept;
+  void multiply_tiles_of(const Columns& columns, const char* rows, int64_t steps, float* sums,
+                         int64_t stride) const noexcept;
+  void multiply_by_fma(const Group& group, int64_t row, int64_t column, float* memory) const noexcept;
+
+  DType format_;
+  TileForm x_form_, w_form_;
+  int64_t k_, n_;
+  int threads_;
+  int64_t chunks_;        // of k
+  int64_t group_blocks_;  // of 32 rows, packed at a time
+  int64_t sums_stride_;
+  int64_t rows_bytes_, packed_bytes_, sums_bytes_, wide_bytes_, slot_bytes_;
+};
+
+}  // namespace rlx::kernels
