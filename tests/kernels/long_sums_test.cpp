@@ -9,6 +9,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/conv/depthwise_channels_last.h"
 #include "kernels/conv/few_channels.h"
+#include "kernels/conv/fma_convolution.h"
 #include "kernels/conv/onednn_convolution.h"
 #include "kernels/kernel_test.h"
 #include "kernels/norm/group_norm.h"
@@ -124,6 +125,18 @@ TEST_CASE("long sums of equal terms: our own convolutions") {
             depthwise_of_channels(alone, packed.data(), {}, 0, alone.out_dims[0]);
             return of_product_sum(y, x, w, count.terms);
           }) <= 1);
+    for (const ConvolutionArgs& a : {convolution_of(64, 40, 6, 3, 2, true), convolution_of(700, 9, 5, 3, 2, false),
+                                     convolution_of(4096, 16, 2, 1, 2, true)})
+      CHECK(worst_of_pairs([&](float x, float w) {
+              const Counts count(a);
+              const std::vector<float> xs = all(count.x, x), ws = all(count.w, w);
+              std::vector<float> y = all(count.y, 0);
+              FmaConvolution convolution(a, 1);
+              Scratch packed(convolution.weights_bytes()), scratch(convolution.scratch_bytes());
+              convolution.pack(ws.data(), packed.data());
+              convolution.run(xs.data(), packed.data(), y.data(), {}, scratch.data(), ThreadPool::shared());
+              return of_product_sum(y, x, w, count.terms);
+            }) <= 1);
     for (const int64_t rows : {3, 30})
       CHECK(worst_of_pairs([&](float x, float w) {
               SkinnyProduct p;

@@ -8,6 +8,8 @@
 #include "kernels/conv/depthwise.h"
 #include "kernels/conv/depthwise_channels_last.h"
 #include "kernels/conv/few_channels.h"
+#include "kernels/conv/fma_convolution.h"
+#include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/product_plan.h"
 #include "rlx/error.h"
 
@@ -49,6 +51,12 @@ bool is_worth_onednn(const Problem& p) {
 constexpr ConvolutionRule kRules[] = {
     {ConvolutionKernel::pointwise_tiles, "pointwise, with so few pixels that a product does not pay for packing rows",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p) && has_few_pixels(p); }},
+    {ConvolutionKernel::multiply_adds,
+     "constant weights, and vectors of 8 numbers: the sums of 3 pixels by 32 channels fill the registers",
+     [](const Problem& p) {
+       return p.are_weights_constant && kernels::product_lanes(f32) == 8 &&
+              kernels::FmaConvolution::supports(p.args, p.batch_groups);
+     }},
     {ConvolutionKernel::product, "a pointwise convolution of channels-last pixels is a matrix product",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p); }},
     {ConvolutionKernel::depthwise, "each plane has a kernel of its own",
@@ -76,6 +84,7 @@ std::string_view name_of(ConvolutionKernel kernel) {
     case ConvolutionKernel::depthwise: return "depthwise";
     case ConvolutionKernel::depthwise_channels_last: return "depthwise, channels last";
     case ConvolutionKernel::few_channels: return "few channels";
+    case ConvolutionKernel::multiply_adds: return "multiply-adds";
     case ConvolutionKernel::onednn: return "oneDNN";
     case ConvolutionKernel::general: break;
   }

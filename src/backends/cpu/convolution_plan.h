@@ -31,6 +31,7 @@ enum class ConvolutionKernel : uint8_t {
   depthwise,                ///< kernels/conv/depthwise.h, plane by plane
   depthwise_channels_last,  ///< kernels/conv/depthwise_channels_last.h
   few_channels,             ///< kernels/conv/few_channels.h
+  multiply_adds,            ///< kernels/conv/fma_convolution.h
   onednn,                   ///< kernels/conv/onednn_convolution.h
   general,                  ///< im2col products or kernels/conv/direct.h: they support every convolution
 };

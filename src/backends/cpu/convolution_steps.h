@@ -1,6 +1,6 @@
 // Steps from which convolution_plan.h chooses, and which lower_convolution.cpp and lower_fused_convolution.cpp share.
-// They are made there, in lower_amx_convolution.cpp and in narrow_convolution.cpp. A new kernel is a rule of the plan
-// and a case in both lowerings.
+// They are made there, in lower_amx_convolution.cpp and in narrow_convolution.cpp. A new
+// kernel is a rule of the plan and a case in both lowerings.
 #pragma once
 
 #include "backends/cpu/convolution_plan.h"
@@ -43,6 +43,10 @@ Prepared planned_convolution(const ConvolutionProblem& problem, Make make) {
 /// support the convolution.
 Prepared tiled_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
                            const EpilogueOperands& epilogue = {});
+/// A step by multiply-adds (kernels/conv/fma_convolution.h). Null if the weights are not bound, or if it does not
+/// support the convolution.
+Prepared fma_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
+                         const EpilogueOperands& epilogue = {});
 /// A step that calls oneDNN. Null if oneDNN does not support it.
 Prepared onednn_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
                             const EpilogueOperands& epilogue = {});

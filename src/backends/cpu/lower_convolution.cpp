@@ -250,6 +250,7 @@ Prepared lower_convolution(const LoweringContext& c) {
     switch (kernel) {
       case ConvolutionKernel::depthwise: return depthwise_step(whole, a.batch_group_count, c.threads);
       case ConvolutionKernel::matrix_tiles: return tiled_convolution(c, whole, a.batch_group_count);
+      case ConvolutionKernel::multiply_adds: return fma_convolution(c, whole, a.batch_group_count);
       case ConvolutionKernel::onednn: return onednn_convolution(c, whole, a.batch_group_count);
       default: return own_convolution(whole, a.batch_group_count, c.threads);
     }

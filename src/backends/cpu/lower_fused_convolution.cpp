@@ -217,6 +217,7 @@ Prepared lower_fused_conv(const LoweringContext& c) {
       case ConvolutionKernel::depthwise_channels_last: return std::make_unique<RowStep>(kDepthwise, c, args, epilogue);
       case ConvolutionKernel::few_channels: return std::make_unique<RowStep>(kFewChannels, c, args, epilogue);
       case ConvolutionKernel::matrix_tiles: return tiled_convolution(c, args, 1, epilogue);
+      case ConvolutionKernel::multiply_adds: return fma_convolution(c, args, 1, epilogue);
       case ConvolutionKernel::onednn: return onednn_convolution(c, args, 1, epilogue);
       case ConvolutionKernel::depthwise:
       case ConvolutionKernel::general: break;

@@ -1,11 +1,13 @@
 // See the header. A band of the plane's rows is converted to f32 and copied, with its padding, to scratch memory that
 // stays in the first-level cache. The inner loop then sums a few vectors of neighbouring outputs in registers and needs
-// no tests for edges.
+// no tests for edges. A 3 x 3 kernel reads f32 in place instead, four rows of outputs at a time, which share the rows
+// that they read.
 #include "kernels/conv/depthwise.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "base/rounded_up.h"
 #include "kernels/vector/highway_targets.h"
@@ -100,6 +102,83 @@ HWY_INLINE void sum_taps(const float* from, const int64_t* at, const float* weig
   }
 }
 
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3  // masked loads are native
+
+/// Computes kRows rows of a vector of neighbouring outputs of a 3 x 3 kernel. `rows` are the kRows + 2 rows of inputs
+/// that they read, from column `first` on. `load` loads what tap 0, 1 or 2 of a row reads, given its pointer.
+template <int kRows, class Load>
+HWY_INLINE void sum_3x3(const float* const* rows, int64_t first, const F32Vec (&weights)[9], Load load, float* y,
+                        int64_t y_row) {
+  const F32Tag d;
+  F32Vec sum[kRows];
+  RLX_UNROLL for (int i = 0; i < kRows; ++i) sum[i] = hn::Zero(d);
+  RLX_UNROLL for (int r = 0; r < kRows + 2; ++r) {
+    const float* from = rows[r] + first;
+    const F32Vec left = load(from, 0), middle = load(from + 1, 1), right = load(from + 2, 2);
+    RLX_UNROLL for (int i = 0; i < kRows; ++i) {
+      const int t = r - i;
+      if (t < 0 || t > 2) continue;
+      sum[i] = hn::MulAdd(weights[3 * t], left, sum[i]);
+      sum[i] = hn::MulAdd(weights[3 * t + 1], middle, sum[i]);
+      sum[i] = hn::MulAdd(weights[3 * t + 2], right, sum[i]);
+    }
+  }
+  RLX_UNROLL for (int i = 0; i < kRows; ++i) hn::StoreU(sum[i], d, y + i * y_row);
+}
+
+bool is_3x3(const Plane& p) {
+  return p.kernel_rows == 3 && p.kernel_cols == 3 && p.row_gap == 1 && p.col_gap == 1 && p.stride == 1 &&
+         p.low_cols >= 0 && p.low_cols <= 2 && p.cols >= static_cast<int64_t>(hn::Lanes(F32Tag()));
+}
+
+/// Computes the rows [row, row + kRows) of outputs. Taps outside of the plane's rows read `zeros`.
+template <int kRows>
+void convolve_rows_3x3(const Plane& p, const float* x, const F32Vec (&weights)[9], float* y, int64_t row,
+                       const float* zeros) {
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const float* rows[kRows + 2];
+  for (int r = 0; r < kRows + 2; ++r) {
+    const int64_t i = row - p.low_rows + r;
+    rows[r] = i >= 0 && i < p.in_rows ? x + i * p.x_row : zeros;
+  }
+  y += row * p.y_row;
+  for (int64_t c = 0;;) {
+    const int64_t first = c - p.low_cols;
+    if (first >= 0 && first + 2 + lanes <= p.in_cols) {
+      sum_3x3<kRows>(
+          rows, first, weights, [&](const float* from, int) HWY_ATTR { return hn::LoadU(d, from); }, y + c, p.y_row);
+    } else {
+      hn::Mask<F32Tag> inside[3];
+      RLX_UNROLL for (int t = 0; t < 3; ++t) {
+        const int64_t low = std::clamp<int64_t>(-first - t, 0, lanes);
+        const int64_t high = std::clamp<int64_t>(p.in_cols - first - t, low, lanes);
+        inside[t] = hn::AndNot(hn::FirstN(d, static_cast<size_t>(low)), hn::FirstN(d, static_cast<size_t>(high)));
+      }
+      sum_3x3<kRows>(
+          rows, first, weights, [&](const float* from, int t) HWY_ATTR { return hn::MaskedLoad(inside[t], d, from); },
+          y + c, p.y_row);
+    }
+    if (c + lanes == p.cols) break;
+    c = std::min(c + lanes, p.cols - lanes);  // the last vector may compute some outputs once more
+  }
+}
+
+void convolve_plane_3x3(const Plane& p, const float* x, const float* w, float* y, float* zeros) {
+  constexpr int kTogether = 4;
+  const F32Tag d;
+  F32Vec weights[9];
+  RLX_UNROLL for (int t = 0; t < 9; ++t) weights[t] = hn::Set(d, w[t / 3 * p.w_row + t % 3 * p.w_col]);
+  int64_t row = 0;
+  for (; row + kTogether <= p.rows; row += kTogether) convolve_rows_3x3<kTogether>(p, x, weights, y, row, zeros);
+  if (row == p.rows) return;
+  if (p.rows > kTogether) convolve_rows_3x3<kTogether>(p, x, weights, y, p.rows - kTogether, zeros);
+  else
+    for (; row < p.rows; ++row) convolve_rows_3x3<1>(p, x, weights, y, row, zeros);
+}
+
+#endif
+
 template <class T, class Out>
 void convolve_plane(const Plane& p, const T* x, const T* w, Out* y, float* rows) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(F32Tag()));
@@ -133,11 +212,24 @@ template <class T, class Out>
 void planes_of(const ConvolutionArgs& a, int64_t begin, int64_t end, float* rows) {
   const Plane p(a);
   const int64_t of_group = a.out_channels / a.groups;
+  bool by_vectors = false;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<Out, float>) by_vectors = is_3x3(p);
+#endif
+  if (by_vectors) std::fill_n(rows, p.pitch, 0.0f);
   for (int64_t plane = begin; plane < end; ++plane) {
     const int64_t channel = plane % a.out_channels, image = plane / a.out_channels;
-    convolve_plane(p, static_cast<const T*>(a.x) + image * a.x_batch_stride + channel / of_group * a.x_channel_stride,
-                   static_cast<const T*>(a.w) + channel * a.w_out_stride,
-                   static_cast<Out*>(a.y) + image * a.y_batch_stride + channel * a.y_channel_stride, rows);
+    const T* x = static_cast<const T*>(a.x) + image * a.x_batch_stride + channel / of_group * a.x_channel_stride;
+    const T* w = static_cast<const T*>(a.w) + channel * a.w_out_stride;
+    Out* y = static_cast<Out*>(a.y) + image * a.y_batch_stride + channel * a.y_channel_stride;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<Out, float>)
+      if (by_vectors) {
+        convolve_plane_3x3(p, x, w, y, rows);
+        continue;
+      }
+#endif
+    convolve_plane(p, x, w, y, rows);
   }
 }
 

@@ -163,8 +163,8 @@ inline void interleave_rows(const BF16* even, const BF16* odd, int64_t count, BF
 
 /// Packs a bf16 panel in pairs of rows: element (i, j) at out[(i / 2 * width + j) * 2 + i % 2]; see
 /// PanelLayout::packed_bytes.
-HWY_NOINLINE void pack_pairs(const BF16* from, int64_t k_stride, int64_t n_stride, int64_t k, int64_t count,
-                             int64_t width, BF16* out) {
+inline HWY_NOINLINE void pack_pairs(const BF16* from, int64_t k_stride, int64_t n_stride, int64_t k, int64_t count,
+                                    int64_t width, BF16* out) {
   for (int64_t i = 0; i < k; i += 2) {
     BF16* to = out + i * width;
     const BF16* even = from + i * k_stride;
@@ -180,7 +180,7 @@ HWY_NOINLINE void pack_pairs(const BF16* from, int64_t k_stride, int64_t n_strid
 }
 
 /// Widens a panel of pairs of rows to f32 rows.
-HWY_NOINLINE void widen_pairs(const void* pairs, int64_t k, int64_t width, float* out) {
+inline HWY_NOINLINE void widen_pairs(const void* pairs, int64_t k, int64_t width, float* out) {
   const F32Tag d;
   const hn::RebindToUnsigned<F32Tag> du;
   const auto* from = static_cast<const uint32_t*>(pairs);

@@ -1,0 +1,471 @@
+// See the header. A task computes all pixels of some rows of outputs for one panel of output channels after the other,
+// and of a panel one block of terms after the other: the block's weights stay in the first-level cache while all pixels
+// pass over them, and the pixels stay in the second-level cache. Sums of earlier blocks wait in scratch memory.
+#include "kernels/conv/fma_convolution.h"
+
+#include <algorithm>
+
+#include "base/rounded_up.h"
+#include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/memory/cache_sizes.h"
+#include "kernels/partial_sums.h"
+#include "kernels/threads/thread_pool.h"
+#include "kernels/vector/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/conv/fma_convolution.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/gemm/fma/packing-inl.h"
+#include "kernels/vector/narrow_float-inl.h"
+
+#ifndef RLX_KERNELS_FMA_CONVOLUTION_ONCE
+#define RLX_KERNELS_FMA_CONVOLUTION_ONCE
+namespace rlx::kernels {
+namespace {
+
+constexpr int64_t kMaxTileChannels = 4;  ///< vectors of the widest panel
+constexpr int64_t kMaxTilePixels = 8;
+
+/// How the output channels are divided into panels: of 4 vectors, the last ones of 3, 2 or, if there is one vector
+/// only, 1.
+struct ChannelPanels {
+  int64_t vectors;
+
+  int64_t wide() const { return vectors % 4 == 1 && vectors > 1 ? vectors / 4 - 1 : vectors / 4; }
+  int64_t left() const { return vectors - 4 * wide(); }  ///< 0 to 3, or 5
+  int64_t count() const { return wide() + (left() == 5 ? 2 : left() > 0 ? 1 : 0); }
+  /// The index of a panel's first vector; begin(count()) is the number of vectors.
+  int64_t begin(int64_t panel) const {
+    if (panel <= wide()) return 4 * panel;
+    return panel == wide() + 1 && left() == 5 ? 4 * wide() + 3 : vectors;
+  }
+};
+
+/// An output of a task.
+struct OutputPixel {
+  int64_t x, y;   ///< of its first tap and of its first channel, in elements from the beginning of the task's
+  uint64_t taps;  ///< a bit for each tap that reads no padding
+};
+
+/// Outputs of all channels of some panels, by one thread.
+struct ConvolutionTask {
+  const ConvolutionArgs* args;
+  bool copies;
+  int64_t pixel, row;  ///< strides of the image that is read
+  const FmaConvolution::Run* runs;
+  const std::vector<FmaConvolution::Block>* blocks;
+  int64_t terms;
+  const float* weights;  ///< all panels
+  int64_t panel_begin, panel_end;
+  int64_t image_begin, image_end, row_begin, row_end;  ///< of the outputs
+  const ConvolutionEpilogue* epilogue;
+  char* scratch;
+};
+
+int64_t padded_rows(const ConvolutionArgs& a, int64_t outputs) {
+  return (outputs - 1) * a.stride[0] + (a.kernel[0] - 1) * a.rhs_dilation[0] + 1;
+}
+int64_t padded_cols(const ConvolutionArgs& a) {
+  return (a.out_dims[1] - 1) * a.stride[1] + (a.kernel[1] - 1) * a.rhs_dilation[1] + 1;
+}
+
+/// Scratch memory of a task, piece by piece.
+struct TaskScratch {
+  int64_t image, outputs, sums, turned;  ///< bytes of each
+  TaskScratch(const ConvolutionArgs& a, bool copies, int64_t images, int64_t rows, int64_t panel_floats) {
+    const int64_t pixels = rounded_up(images * rows * a.out_dims[1], 64);
+    image = copies ? aligned(images * padded_rows(a, rows) * padded_cols(a) * a.in_channels * 4) : 0;
+    outputs = aligned((pixels + kMaxTilePixels) * static_cast<int64_t>(sizeof(OutputPixel)));
+    sums = aligned((pixels + kMaxTilePixels) * panel_floats * 4);
+    turned = a.y_channel_stride == 1 ? 0 : sums;
+  }
+  int64_t bytes() const { return image + outputs + sums + turned; }
+};
+
+}  // namespace
+}  // namespace rlx::kernels
+#endif  // RLX_KERNELS_FMA_CONVOLUTION_ONCE
+
+HWY_BEFORE_NAMESPACE();
+namespace rlx::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+int64_t lanes_of_sums() { return static_cast<int64_t>(hn::Lanes(F32Tag())); }
+
+/// What sum_block() needs of a task and a panel.
+struct PanelSums {
+  const float* x;
+  const OutputPixel* outputs;  ///< the last one is repeated, for the last tile
+  int64_t count;               ///< of outputs
+  const FmaConvolution::Run* runs;
+  int64_t run_count, terms;  ///< of the block
+  const float* weights;      ///< of the block
+  const char* next;          ///< weights to prefetch
+  int64_t next_bytes;
+  float* sums;            ///< [outputs, channels of the panel]
+  bool is_first, stores;  ///< no sums before; the results are stored to y
+  float* y;               ///< at the panel's first channel, as all below
+  ClampedEpilogue epilogue;
+};
+
+/// Adds a block of terms to the sums of all outputs, kPixels at a time, for kVectors vectors of channels.
+template <int kPixels, int kVectors>
+HWY_NOINLINE void sum_block(const PanelSums& p) {
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t width = kVectors * lanes, terms = p.terms;
+  const int64_t prefetched = rounded_up(divided_up(p.next_bytes, divided_up(p.count, kPixels)), 64);
+  const char *next = p.next, *const next_end = p.next + p.next_bytes;
+  for (int64_t at = 0; at < p.count; at += kPixels) {
+    for (const char* stop = std::min(next + prefetched, next_end); next < stop; next += 64)
+      __builtin_prefetch(next, 0, 2);
+    const OutputPixel* outputs = p.outputs + at;
+    uint64_t taps = 0;
+    RLX_UNROLL for (int i = 0; i < kPixels; ++i) taps |= outputs[i].taps;
+    F32Vec sum[kPixels][kVectors];
+    RLX_UNROLL for (int i = 0; i < kPixels; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
+    const float* w = p.weights;
+    for (int64_t r = 0; r < p.run_count; ++r) {
+      if ((p.runs[r].taps & taps) == 0) {
+        w += terms * width;
+        continue;
+      }
+      const float* x[kPixels];
+      RLX_UNROLL for (int i = 0; i < kPixels; ++i) x[i] = p.x + outputs[i].x + p.runs[r].x;
+      for (int64_t k = 0; k < terms; ++k, w += width) {
+        if constexpr (kPixels < kVectors) {
+          F32Vec seen[kPixels];
+          RLX_UNROLL for (int i = 0; i < kPixels; ++i) seen[i] = hn::Set(d, x[i][k]);
+          RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
+            const F32Vec weight = hn::LoadU(d, w + v * lanes);
+            RLX_UNROLL for (int i = 0; i < kPixels; ++i) sum[i][v] = hn::MulAdd(weight, seen[i], sum[i][v]);
+          }
+        } else {
+          F32Vec weight[kVectors];
+          RLX_UNROLL for (int v = 0; v < kVectors; ++v) weight[v] = hn::LoadU(d, w + v * lanes);
+          RLX_UNROLL for (int i = 0; i < kPixels; ++i) {
+            const F32Vec seen = hn::Set(d, x[i][k]);
+            RLX_UNROLL for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(weight[v], seen, sum[i][v]);
+          }
+        }
+      }
+    }
+    float* const sums = p.sums + at * width;
+    if (!p.is_first) {
+      RLX_UNROLL for (int i = 0; i < kPixels; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v) sum[i][v] =
+          hn::Add(hn::LoadU(d, sums + i * width + v * lanes), sum[i][v]);
+    }
+    if (!p.stores) {
+      RLX_UNROLL for (int i = 0; i < kPixels; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v)
+          hn::StoreU(sum[i][v], d, sums + i * width + v * lanes);
+      continue;
+    }
+    const auto low = hn::Set(d, p.epilogue.low), high = hn::Set(d, p.epilogue.high);
+    const int64_t count = p.count - at;
+    RLX_UNROLL for (int i = 0; i < kPixels; ++i) {
+      if (i >= count) break;
+      RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
+        F32Vec out = sum[i][v];
+        if (p.epilogue.bias) out = hn::Add(out, hn::LoadU(d, p.epilogue.bias + v * lanes));
+        if (p.epilogue.residual) out = hn::Add(out, hn::LoadU(d, p.epilogue.residual + outputs[i].y + v * lanes));
+        hn::StoreU(hn::Min(high, hn::Max(low, out)), d, p.y + outputs[i].y + v * lanes);  // NaN passes
+      }
+    }
+  }
+}
+
+/// Copies the rows that the task reads, padding included.
+void copy_image(const ConvolutionTask& t, float* to) {
+  const ConvolutionArgs& a = *t.args;
+  const int64_t rows = padded_rows(a, t.row_end - t.row_begin), cols = padded_cols(a), channels = a.in_channels;
+  const int64_t before = std::clamp<int64_t>(a.low[1], 0, cols), first = std::max<int64_t>(0, -a.low[1]);
+  const int64_t count = std::clamp<int64_t>(a.in_dims[1] - first, 0, cols - before);
+  for (int64_t image = t.image_begin; image < t.image_end; ++image)
+    for (int64_t r = 0; r < rows; ++r, to += cols * channels) {
+      const int64_t row = t.row_begin * a.stride[0] - a.low[0] + r;
+      if (row < 0 || row >= a.in_dims[0]) {
+        std::fill_n(to, cols * channels, 0.0F);
+        continue;
+      }
+      const float* from =
+          static_cast<const float*>(a.x) + image * a.x_batch_stride + row * a.x_strides[0] + first * a.x_strides[1];
+      float* const inner = to + before * channels;
+      std::fill(to, inner, 0.0F);
+      std::fill(inner + count * channels, to + cols * channels, 0.0F);
+      if (a.x_channel_stride != 1)
+        pack_panel(from, a.x_strides[1], a.x_channel_stride, count, channels, channels, inner);
+      else if (a.x_strides[1] == channels) std::copy_n(from, count * channels, inner);
+      else
+        for (int64_t c = 0; c < count; ++c) std::copy_n(from + c * a.x_strides[1], channels, inner + c * channels);
+    }
+}
+
+/// A bit for each tap of the kernel's rows (of `dim` 0) or columns that reads no padding for the output at `index`.
+uint64_t inner_taps(const ConvolutionArgs& a, int dim, int64_t index) {
+  if (a.kernel[0] * a.kernel[1] > 64) return ~uint64_t{0};
+  uint64_t taps = 0;
+  for (int64_t t = 0; t < a.kernel[0]; ++t)
+    for (int64_t u = 0; u < a.kernel[1]; ++u) {
+      const int64_t i = index * a.stride[dim] + (dim == 0 ? t : u) * a.rhs_dilation[dim] - a.low[dim];
+      if (i >= 0 && i < a.in_dims[dim]) taps |= uint64_t{1} << (t * a.kernel[1] + u);
+    }
+  return taps;
+}
+
+void list_outputs(const ConvolutionTask& t, OutputPixel* outputs) {
+  const ConvolutionArgs& a = *t.args;
+  const int64_t image_x = t.copies ? padded_rows(a, t.row_end - t.row_begin) * t.row : a.x_batch_stride;
+  for (int64_t row = t.row_begin; row < t.row_end; ++row) {
+    const uint64_t taps = inner_taps(a, 0, row);
+    for (int64_t col = 0; col < a.out_dims[1]; ++col) {
+      OutputPixel one;
+      one.x = (row - t.row_begin) * a.stride[0] * t.row + col * a.stride[1] * t.pixel;
+      one.y = row * a.y_strides[0] + col * a.y_strides[1];
+      one.taps = t.copies ? taps & inner_taps(a, 1, col) : ~uint64_t{0};
+      const int64_t rows = t.row_end - t.row_begin;
+      for (int64_t image = 0; image < t.image_end - t.image_begin; ++image) {
+        outputs[(image * rows + row - t.row_begin) * a.out_dims[1] + col] = one;
+        one.x += image_x, one.y += a.y_batch_stride;
+      }
+    }
+  }
+  const int64_t count = (t.image_end - t.image_begin) * (t.row_end - t.row_begin) * a.out_dims[1];
+  std::fill_n(outputs + count, kMaxTilePixels, outputs[count - 1]);
+}
+
+/// Applies the epilogue to the sums of `channels` channels, from `channel` on, and writes y.
+void finish(const ConvolutionTask& t, const float* sums, int64_t width, int64_t channel, int64_t channels,
+            float* turned) {
+  const ConvolutionArgs& a = *t.args;
+  const int64_t rows = t.row_end - t.row_begin, cols = a.out_dims[1];
+  EpilogueRows part;
+  part.activation = t.epilogue->activation;
+  part.bias = t.epilogue->bias ? t.epilogue->bias + channel : nullptr;
+  const bool is_planar = a.y_channel_stride != 1;
+  // Of planes all rows at once, if there are no gaps between them.
+  const int64_t together = is_planar && a.y_strides[0] == cols ? rows : 1;
+  for (int64_t image = t.image_begin; image < t.image_end; ++image)
+    for (int64_t row = 0; row < rows; row += together, sums += together * cols * width) {
+      const int64_t to = image * a.y_batch_stride + (t.row_begin + row) * a.y_strides[0] + channel * a.y_channel_stride;
+      part.y = static_cast<float*>(a.y) + to;
+      part.residual = t.epilogue->residual ? t.epilogue->residual + to : nullptr;
+      part.from = sums, part.from_row = width;
+      part.rows = cols, part.cols = channels, part.y_row = part.residual_row = a.y_strides[1];
+      if (is_planar) {
+        part.rows = channels, part.cols = together * cols, part.y_row = part.residual_row = a.y_channel_stride;
+        pack_panel(sums, 1, width, channels, part.cols, part.cols, turned);
+        part.bias_of_row = true, part.from = turned, part.from_row = part.cols;
+      }
+      apply_epilogue_rows(part);
+    }
+}
+
+void compute_task(const ConvolutionTask& t) {
+  const ConvolutionArgs& a = *t.args;
+  const int64_t lanes = lanes_of_sums();
+  const TaskScratch sizes(a, t.copies, t.image_end - t.image_begin, t.row_end - t.row_begin, kMaxTileChannels * lanes);
+  char* scratch = t.scratch;
+  const auto take = [&](int64_t bytes) {
+    char* const piece = scratch;
+    scratch += bytes;
+    return piece;
+  };
+  auto* const image = reinterpret_cast<float*>(take(sizes.image));
+  auto* const outputs = reinterpret_cast<OutputPixel*>(take(sizes.outputs));
+  auto* const sums = reinterpret_cast<float*>(take(sizes.sums));
+  auto* const turned = reinterpret_cast<float*>(take(sizes.turned));
+  if (t.copies) copy_image(t, image);
+  list_outputs(t, outputs);
+
+  const ChannelPanels panels{divided_up(a.out_channels, lanes)};
+  const ClampedEpilogue clamped = clamped_epilogue(*t.epilogue);
+  PanelSums p{};
+  p.x = t.copies ? image
+                 : static_cast<const float*>(a.x) + t.image_begin * a.x_batch_stride +
+                       t.row_begin * a.stride[0] * a.x_strides[0];
+  p.outputs = outputs, p.sums = sums;
+  p.count = (t.image_end - t.image_begin) * (t.row_end - t.row_begin) * a.out_dims[1];
+  const int64_t image_y = t.image_begin * a.y_batch_stride;
+  for (int64_t panel = t.panel_begin; panel < t.panel_end; ++panel) {
+    const int64_t channel = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - channel;
+    const int64_t channels = std::min(width, a.out_channels - channel);
+    const bool is_direct = clamped.is_all && channels == width && a.y_channel_stride == 1;
+    p.epilogue = clamped;
+    if (clamped.bias) p.epilogue.bias = clamped.bias + channel;
+    if (clamped.residual) p.epilogue.residual = clamped.residual + image_y + channel;
+    p.y = static_cast<float*>(a.y) + image_y + channel;
+    p.weights = t.weights + channel * t.terms;
+    const float* const end = t.weights + panels.begin(t.panel_end) * lanes * t.terms;
+    for (const FmaConvolution::Block& block : *t.blocks) {
+      const bool is_last = &block == &t.blocks->back();
+      p.runs = t.runs + block.first_run, p.run_count = block.runs, p.terms = block.terms;
+      p.is_first = block.first_run == 0, p.stores = is_last && is_direct;
+      const int64_t floats = block.runs * block.terms * width;
+      p.next = reinterpret_cast<const char*>(p.weights + floats);
+      p.next_bytes = std::min(floats, end - p.weights - floats) * 4;
+      switch (width / lanes) {
+        case 1: sum_block<8, 1>(p); break;
+        case 2: sum_block<6, 2>(p); break;
+        case 3: sum_block<4, 3>(p); break;
+        default: sum_block<3, 4>(p);
+      }
+      p.weights += floats;
+    }
+    if (!is_direct) finish(t, sums, width, channel, channels, turned);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace rlx::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rlx::kernels {
+namespace {
+HWY_EXPORT(lanes_of_sums);
+HWY_EXPORT(compute_task);
+
+int64_t lanes_in_use() { return HWY_DYNAMIC_DISPATCH(lanes_of_sums)(); }
+
+/// Whether no tap reads padding.
+bool reads_inside(const ConvolutionArgs& a) {
+  for (int d = 0; d < 2; ++d)
+    if (a.low[d] != 0 || (a.out_dims[d] - 1) * a.stride[d] + (a.kernel[d] - 1) * a.rhs_dilation[d] >= a.in_dims[d])
+      return false;
+  return true;
+}
+
+}  // namespace
+
+bool FmaConvolution::supports(const ConvolutionArgs& a, int64_t batch_groups) {
+  constexpr int64_t kMinChannels = 8, kMaxChannels = 1 << 16, kMaxExtent = 1 << 14, kMaxPadded = 1 << 22;
+  if (a.dtype != f32 || a.out_dtype != f32 || a.spatial != 2 || a.groups != 1 || batch_groups != 1) return false;
+  if (a.batch < 1 || a.in_channels < kMinChannels || a.out_channels < kMinChannels) return false;
+  for (int d = 0; d < 2; ++d) {
+    if (a.lhs_dilation[d] != 1 || a.in_dims[d] < 1 || a.out_dims[d] < 1 || a.kernel[d] < 1) return false;
+    if (a.reversed[d] || a.w_strides[d] < 0) return false;
+    for (const int64_t extent : {a.in_dims[d], a.out_dims[d], a.kernel[d], a.stride[d], a.rhs_dilation[d]})
+      if (extent > kMaxExtent) return false;
+    if (a.low[d] > kMaxExtent || a.low[d] < -kMaxExtent) return false;
+  }
+  if (a.in_channels > kMaxChannels || padded_rows(a, 1) * padded_cols(a) > kMaxPadded / a.in_channels) return false;
+  return (a.x_channel_stride == 1 || a.x_strides[1] == 1) && (a.y_channel_stride == 1 || a.y_strides[1] == 1);
+}
+
+FmaConvolution::FmaConvolution(const ConvolutionArgs& args, int threads)
+    : a_(args), threads_(threads), copies_(args.x_channel_stride != 1 || !reads_inside(args)),
+      terms_(args.kernel[0] * args.kernel[1] * args.in_channels) {
+  pixel_ = copies_ ? a_.in_channels : a_.x_strides[1];
+  row_ = copies_ ? padded_cols(a_) * a_.in_channels : a_.x_strides[0];
+  divide_terms(), divide_outputs();
+}
+
+void FmaConvolution::divide_terms() {
+  const int64_t rows = a_.kernel[0], cols = a_.kernel[1], channels = a_.in_channels;
+  const bool is_marked = rows * cols <= 64;
+  const auto offset = [&](int64_t t, int64_t u) {
+    return t * a_.rhs_dilation[0] * row_ + u * a_.rhs_dilation[1] * pixel_;
+  };
+  // A row of the kernel is one run if the pixels that it reads are contiguous, and few enough.
+  const bool by_rows = a_.rhs_dilation[1] == 1 && pixel_ == channels && cols * channels <= kPartialSumTerms;
+  const int64_t pieces = by_rows ? 1 : divided_up(channels, kPartialSumTerms);
+  for (int64_t t = 0; t < rows; ++t)
+    for (int64_t u = 0; u < (by_rows ? 1 : cols); ++u)
+      for (int64_t piece = 0; piece < pieces; ++piece) {
+        uint64_t taps = ~uint64_t{0};
+        if (is_marked) taps = (by_rows ? taps >> (64 - cols) : 1) << (t * cols + u);
+        runs_.push_back({offset(t, u) + channels * piece / pieces, taps});
+      }
+  const auto count = static_cast<int64_t>(runs_.size());
+  if (pieces > 1) {  // each run is a block
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t piece = i % pieces;
+      blocks_.push_back({i, 1, channels * (piece + 1) / pieces - channels * piece / pieces});
+    }
+    return;
+  }
+  const int64_t terms = by_rows ? cols * channels : channels;
+  const int64_t blocks = divided_up(count, std::max<int64_t>(1, kPartialSumTerms / terms));
+  for (int64_t b = 0; b < blocks; ++b)
+    blocks_.push_back({count * b / blocks, count * (b + 1) / blocks - count * b / blocks, terms});
+}
+
+void FmaConvolution::divide_outputs() {
+  constexpr int64_t kMaxImageBytes = 512 << 10, kMaxPixels = 1024, kFewPixels = 48, kManyWeights = 5 << 19;
+  const int64_t cols = a_.out_dims[1], bytes = std::min(kMaxImageBytes, cache_sizes().l2_bytes / 2);
+  const int64_t row_bytes = padded_cols(a_) * a_.in_channels * 4;
+  const auto fits = [&](int64_t images, int64_t rows) {
+    return images * padded_rows(a_, rows) * row_bytes <= bytes && images * rows * cols <= kMaxPixels;
+  };
+  rows_ = a_.out_dims[0];
+  while (rows_ > 1 && !fits(1, rows_) && rows_ * cols > kFewPixels) --rows_;
+  if (rows_ == a_.out_dims[0])
+    while (images_ < a_.batch && (fits(images_ + 1, rows_) || (images_ + 1) * rows_ * cols <= kFewPixels)) ++images_;
+  image_tasks_ = divided_up(a_.batch, images_), row_tasks_ = divided_up(a_.out_dims[0], rows_);
+  const int64_t lanes = lanes_in_use();
+  if (threads_ > 1) {
+    const ChannelPanels panels{divided_up(a_.out_channels, lanes)};
+    const bool has_few = a_.batch * a_.out_dims[0] * cols < threads_ * kFewPixels;
+    if (has_few || static_cast<int64_t>(weights_bytes()) > kManyWeights) {
+      panel_tasks_ = std::min<int64_t>(panels.count(), threads_);
+    } else if (a_.batch >= threads_) {
+      image_tasks_ = std::min(a_.batch, rounded_up(image_tasks_, threads_));
+    } else {
+      row_tasks_ = std::min(a_.out_dims[0], rounded_up(row_tasks_, threads_));
+    }
+  }
+  images_ = divided_up(a_.batch, image_tasks_), rows_ = divided_up(a_.out_dims[0], row_tasks_);
+  thread_bytes_ = static_cast<size_t>(TaskScratch(a_, copies_, images_, rows_, kMaxTileChannels * lanes).bytes());
+}
+
+size_t FmaConvolution::weights_bytes() const {
+  return static_cast<size_t>(rounded_up(a_.out_channels, lanes_in_use()) * terms_) * sizeof(float);
+}
+
+void FmaConvolution::pack(const void* w, void* packed) const noexcept {
+  const int64_t lanes = lanes_in_use(), channels = a_.in_channels;
+  const ChannelPanels panels{divided_up(a_.out_channels, lanes)};
+  for (int64_t panel = 0; panel < panels.count(); ++panel) {
+    const int64_t first = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - first;
+    const int64_t count = std::min(width, a_.out_channels - first);
+    float* const to = static_cast<float*>(packed) + first * terms_;
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t t = 0; t < a_.kernel[0]; ++t)
+        for (int64_t u = 0; u < a_.kernel[1]; ++u) {
+          const float* from = static_cast<const float*>(w) + first * a_.w_out_stride + c * a_.w_in_stride +
+                              t * a_.w_strides[0] + u * a_.w_strides[1];
+          float* const term = to + ((t * a_.kernel[1] + u) * channels + c) * width;
+          for (int64_t o = 0; o < count; ++o) term[o] = from[o * a_.w_out_stride];
+          std::fill(term + count, term + width, 0.0F);
+        }
+  }
+}
+
+size_t FmaConvolution::scratch_bytes() const { return thread_bytes_ * static_cast<size_t>(threads_); }
+
+void FmaConvolution::run(const void* x, const void* packed, void* y, const ConvolutionEpilogue& epilogue, void* scratch,
+                         ThreadPool& pool) const noexcept {
+  ConvolutionArgs args = a_;
+  args.x = x, args.y = y;
+  const int64_t panels = ChannelPanels{divided_up(a_.out_channels, lanes_in_use())}.count();
+  pool.parallel_for(threads_, image_tasks_ * row_tasks_ * panel_tasks_, [&](int64_t task, int slot) {
+    const int64_t panel = task % panel_tasks_, row = task / panel_tasks_ % row_tasks_;
+    const int64_t image = task / panel_tasks_ / row_tasks_;
+    ConvolutionTask t{};
+    t.args = &args, t.copies = copies_, t.pixel = pixel_, t.row = row_;
+    t.runs = runs_.data(), t.blocks = &blocks_, t.terms = terms_;
+    t.weights = static_cast<const float*>(packed);
+    t.panel_begin = panels * panel / panel_tasks_, t.panel_end = panels * (panel + 1) / panel_tasks_;
+    t.image_begin = a_.batch * image / image_tasks_, t.image_end = a_.batch * (image + 1) / image_tasks_;
+    t.row_begin = a_.out_dims[0] * row / row_tasks_, t.row_end = a_.out_dims[0] * (row + 1) / row_tasks_;
+    t.epilogue = &epilogue;
+    t.scratch = static_cast<char*>(scratch) + static_cast<size_t>(slot) * thread_bytes_;
+    HWY_DYNAMIC_DISPATCH(compute_task)(t);
+  });
+}
+
+}  // namespace rlx::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,62 @@
+// f32 convolutions by multiply-adds, with sums in registers: a few pixels by a few vectors of output channels. Weights
+// are packed once, panel by panel. The pixels that a task reads are copied to scratch memory, padding included, unless
+// the channels are contiguous in x and no tap reads padding. Neighbours: gemm/fma, matrix products;
+// amx_convolution.h, the same on matrix tiles; onednn_convolution.h, convolutions whose weights are not constant.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/conv/direct.h"
+#include "kernels/conv/epilogue.h"
+
+namespace rlx::kernels {
+
+class ThreadPool;
+
+class FmaConvolution {
+ public:
+  /// Whether it computes the convolution: f32, 2 spatial dims, one group (of channels and of the batch), x not dilated,
+  /// contiguous channels or columns in x and in y, and 8 channels of each or more.
+  static bool supports(const ConvolutionArgs& args, int64_t batch_groups);
+
+  /// supports() must accept `args`, whose pointers are ignored.
+  FmaConvolution(const ConvolutionArgs& args, int threads);
+
+  size_t weights_bytes() const;
+  /// Packs `w`, whose strides are those of the args, in the order of the instruction set that is in use.
+  void pack(const void* w, void* packed) const noexcept;
+
+  size_t scratch_bytes() const;  ///< of one run, for all its threads
+  /// With an epilogue, y must be dense, and the residual has its layout. `packed` and `scratch` are aligned to 64
+  /// bytes. Weights that are not finite may give NaN with padding (0 * inf).
+  void run(const void* x, const void* packed, void* y, const ConvolutionEpilogue& epilogue, void* scratch,
+           ThreadPool& pool) const noexcept;
+
+  /// Neighbouring terms of a sum which are neighbours in the (copied) image too.
+  struct Run {
+    int64_t x;      ///< where they begin, in elements from the pixel of an output's first tap
+    uint64_t taps;  ///< a bit for each tap that they belong to; all bits if the kernel has more than 64 taps
+  };
+  /// The terms of a partial sum, at most kPartialSumTerms: some runs of the same length.
+  struct Block {
+    int64_t first_run, runs, terms;  ///< terms of each run
+  };
+
+ private:
+  void divide_terms();
+  void divide_outputs();
+
+  ConvolutionArgs a_;
+  int threads_;
+  bool copies_;                  ///< the image is copied
+  int64_t pixel_ = 0, row_ = 0;  ///< strides of the image that is read, in elements
+  std::vector<Run> runs_;
+  std::vector<Block> blocks_;
+  int64_t terms_;                  ///< of a sum
+  int64_t images_ = 1, rows_ = 1;  ///< of the outputs of a task, at most
+  int64_t image_tasks_ = 1, row_tasks_ = 1, panel_tasks_ = 1;
+  size_t thread_bytes_ = 0;
+};
+
+}  // namespace rlx::kernels
