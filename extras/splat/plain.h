@@ -6,21 +6,22 @@
 
 namespace rlx::splat {
 
-/// Of positions, log_scales, rotations, opacities, colors, sh and camera: splats, order, tiles.
+/// From positions, log_scales, rotations, opacities, colors, sh and camera to splats, order and tiles.
 Many<Tensor> prepare_plainly(Tensors in, const SplatAttrs& a);
-/// The cotangents of those seven from that of the splats: by forward mode, in all directions at once.
+/// The cotangents of those seven from that of the splats, by dual numbers with all partial derivatives at once.
 Many<Tensor> prepare_backward_plainly(Tensors in, const Tensor& d_splats, const SplatAttrs& a);
+/// From splats and background to the image; backward also from its cotangent, to theirs.
 Tensor rasterize_plainly(Tensors in, const SplatAttrs& a);
 Many<Tensor> rasterize_backward_plainly(Tensors in, const SplatAttrs& a);
 
-/// The operands of a scene as numbers.
+/// The operands of a scene as arrays of double.
 struct PlainScene {
   SceneDims dims;
-  size_t batches, n, coefficients;
+  size_t batches, n, coefficients;  ///< n Gaussians in each batch; harmonics of each color
   Array<double> positions, log_scales, rotations, opacities, colors, sh, cameras;
 
   explicit PlainScene(Tensors in);
-  /// Number i of Gaussians of all batches; `number(operand, at)` makes a T of element `at` of an operand.
+  /// Gaussian i, counted through all batches; `number(operand, at)` makes a T of element `at` of an operand.
   template <class T, class F>
   Gaussian<T> gaussian(size_t i, F number) const {
     Gaussian<T> g{{}, {}, {}, number(3, i), {}, {}};

@@ -1,5 +1,5 @@
-// Core ML models on any host: an ML Program is read from a package and run with the types of the program. The interface
-// has the words of coremltools' MLModel, which runs such models on a Mac.
+// Core ML models on any host: an ML Program is read from a package and run in the dtypes that it states. The interface
+// has the names of coremltools' MLModel, which runs such models on a Mac.
 #pragma once
 
 #include <map>
@@ -24,12 +24,12 @@ struct CoremlOptions {
 /// An input, an output or a state, as the package describes it.
 struct CoremlFeature {
   std::string name;
-  std::string kind;  ///< "tensor", "image", "string", "dictionary", "int64"
+  std::string kind;  ///< "tensor", "image", "string", "dictionary"; description_json() has others
   DType dtype = DType::f32;
   std::vector<std::optional<int64_t>> shape = {};  ///< an absent extent is up to the caller
 };
 
-class PackageInMemory;
+class PackageInMemory;  // a package that was built in memory, without a file
 
 /// The states by name: values that a model keeps from one prediction to the next.
 using CoremlState = std::map<std::string, Tensor>;
@@ -64,8 +64,8 @@ class CoremlModel {
   /// string_keys, program: {dtype, shape}}. `kind` is "array", "image", "string", "int64", "double", "dictionary",
   /// "sequence" or "state"; the shape of an image is [height, width]; an extent or a bound that is open is null.
   std::string description_json() const;
-  /// Where Core ML runs each operation of the function, if it may use what `device` names (Device::coreml(...)). On
-  /// Apple's systems that have it, MLComputePlan says so; elsewhere, and of a model without a package, it is
+  /// Where Core ML runs each operation of the function, if it may use what `device` names (Device::coreml(...)). It is
+  /// what MLComputePlan says, on Apple's systems that have that; elsewhere, and for a model built in memory, it is
   /// `predicted` from published rules.
   PlacementReport placement(const Device& device = Device::coreml()) const;
 
@@ -78,9 +78,9 @@ class CoremlModel {
 };
 
 /// The graph of a function of a package. Dims that the package leaves open are symbols, `<input>_<axis>`, unless `dims`
-/// says them; `widen` makes f32 of all f16. After the function's inputs stand its states, after its outputs the states'
-/// new values. Fails, naming the op, where the program needs numbers that only a run has: CoremlModel runs such
-/// programs.
+/// gives them; `widen` makes f32 of all f16. After the function's inputs stand its states, after its outputs the
+/// states' new values. Fails, naming the op, where the program needs numbers that are known only in a run: CoremlModel
+/// runs such programs.
 Graph load_mlpackage_graph(const std::string& path, const std::string& function = {},
                            const std::map<std::string, Dims>& dims = {}, bool widen = false);
 

@@ -1,6 +1,6 @@
 // How models are to be executed, from a file: devices, precision, threads and shapes, for each phase of their use
-// (prefill and decode of a language model, or any other names). Options of sessions, compiles and language models
-// follow from it. docs/profiles.md describes the file. (The times of a run's steps are a Profile; rlx/session.h.)
+// (prefill and decode of a language model, or any other names). It determines the options of sessions, compiling and
+// language models. docs/profiles.md describes the file. (Profile, in rlx/session.h, is about a run's times.)
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace rlx {
 
 /// What a file of TOML says, a key for each member.
 struct ExecutionSettings {
-  /// Devices by preference. The first one that is available runs the graph, and those behind it what it does not take
-  /// (CompileOptions::fallback). Empty: RLX_DEVICE, else the processor.
+  /// Devices by preference. The first one that is available runs the graph, and later ones run the nodes that it does
+  /// not support (CompileOptions::fallback). Empty: RLX_DEVICE, else the CPU.
   std::vector<std::string> device = {};
   int64_t threads = 0;  ///< 0: as SessionOptions::threads
   Compute compute = Compute::as_f32;
@@ -25,9 +25,9 @@ struct ExecutionSettings {
   CompileMode mode = CompileMode::eager;
   bool batch_invariant = false, strict = false, narrow = false;
   std::vector<std::string> placement = {};  ///< "PATTERN=DEVICE", as Placement::parse reads it
-  Bindings shapes = {};                     ///< what symbols are: the graph is compiled for these numbers
-  Bindings bounds = {};                     ///< the most that symbols can be (CompileOptions::bounds)
-  // Of language models (LanguageModel::Options); 0 where it is left to the model, or to its default.
+  Bindings shapes = {};                     ///< numbers of symbols: the graph is compiled for these
+  Bindings bounds = {};                     ///< upper bounds of symbols (CompileOptions::bounds)
+  // For language models (LanguageModel::Options). 0: the model's own context, the default chunk.
   DType cache = f32;
   int64_t context = 0, chunk = 0;
 
@@ -52,7 +52,7 @@ struct ExecutionOptions {
   /// Devices that come before `device` in the settings and are not available, with the reason: "cuda: ...".
   std::vector<std::string> passed_over = {};
 
-  /// The graph with its symbols as `shapes` has them. Fails for a symbol that it has not, naming the nearest.
+  /// The graph with `shapes` substituted for its symbols. Fails for a symbol that the graph lacks, naming the nearest.
   Graph specialized(const Graph& g) const;
   /// A session of the device, and the specialized graph compiled by it.
   CompiledGraph compiled(const Graph& g) const;
@@ -63,25 +63,25 @@ struct ExecutionProfile {
   /// [phase.NAME], in the order of the file, with what `common` has where the file leaves it out.
   std::vector<std::pair<std::string, ExecutionSettings>> phases = {};
 
-  /// From the text of a file. Fails, with the line, for a key that there is not (naming the nearest), a value that the
-  /// key does not take, and a device, a symbol or a placement that makes no sense.
+  /// Reads the text of a file. Fails, with the line, for an unknown key (naming the nearest), a value that the key does
+  /// not take, and a device, a symbol or a placement that makes no sense.
   static ExecutionProfile parse(std::string_view toml);
-  /// The same of a file, which errors name.
+  /// The same for a file. Errors name it.
   static ExecutionProfile load(const std::string& path);
   /// The text of a file that reads back as the same; a phase has what differs from `common`.
   std::string toml() const;
   void save(const std::string& path) const;
 
-  /// Of a phase. An empty name is that of the only phase, or `common` if there is none. Fails for a name that there is
-  /// not, and for an empty one of several.
+  /// The settings of a phase. An empty name means the only phase, or `common` if there are none. Fails for an unknown
+  /// name, and for an empty one if there are several phases.
   const ExecutionSettings& phase(std::string_view name = {}) const;
-  /// What the phase means here. What neither it nor `common` says is as the environment has it
-  /// (CompileOptions::from_environment). Fails if none of its devices is available, with the reasons.
+  /// The options of the phase on this machine. The environment decides what CompileOptions::from_environment() reads,
+  /// where the settings leave it to the default. Fails if none of its devices is available, with the reasons.
   ExecutionOptions options(std::string_view phase = {}) const;
-  /// Of a language model, whose one graph reads prompts (phase "prefill") and goes on with them ("decode"). The two
-  /// must agree in all but `chunk`, which is that of prefill; if they do not, this fails and names the key. With a
-  /// name, or without these two phases, as `options`. `shapes` and `bounds` are not for language models, whose sizes
-  /// `chunk` and `context` say; they are errors.
+  /// The options of a language model, which reads prompts (phase "prefill") and continues them ("decode") with one
+  /// graph. The two phases must agree in all but `chunk`, which is that of prefill; if they do not, this fails and
+  /// names the key. With a name, or without both phases, it takes one phase, as `options` does. `shapes` and `bounds`
+  /// are errors: a language model has the sizes `chunk` and `context`.
   LanguageModel::Options language_model_options(std::string_view phase = {}) const;
   bool operator==(const ExecutionProfile&) const = default;
 };

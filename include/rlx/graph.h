@@ -119,10 +119,11 @@ struct Node {
   Attrs attrs;
   std::vector<Ref> operands;
   std::vector<Type> types;  ///< of its results
-  std::string name;         ///< of an input or param; else what the user calls this part of the model, or empty
+  std::string name;         ///< of an input or param; of other nodes the scope that they were emitted in
 };
 
-/// A result in a graph that is being built. An empty Value means "absent": an optional operand left out.
+/// A result in a graph that is being built, valid while that graph lives, also after a move. An empty Value means
+/// "absent": an optional operand left out.
 class Value {
  public:
   Value() = default;
@@ -145,7 +146,7 @@ class Value {
   Value(GraphBody* body, Ref ref) : body_(body), ref_(ref) {}
 };
 
-/// What a rule returns: one thing or several, whichever is convenient there.
+/// What a rule of an op (OpDef) returns: one thing or several, whichever is convenient there.
 template <class T>
 struct Many : std::vector<T> {
   using std::vector<T>::vector;
@@ -180,7 +181,7 @@ class Graph {
   Value constant(Tensor value);
   /// Adds a node; its types come from the op's `infer`. An error names the op, its operand types and attributes.
   std::vector<Value> emit(const OpDef& op, std::vector<Value> operands, Attrs attrs = {});
-  /// Declares a result. Without a name it is called "output", or "output_<n>" from the second on.
+  /// Declares a result. Without a name it is called "output", or "output_<n>" after n others.
   void output(Value value, std::string name = "");
   /// Nodes emitted from now on carry this name in reports and errors: "encoder.layer.0.attention".
   void set_scope(std::string scope);

@@ -1,7 +1,7 @@
 // Kernels from outside the library: a user's own way to run an op on the CPU, be it an op of the user's or of the
 // library. A registered kernel is like a row of the CPU's own table: it is queried before the table, its refusals
 // appear in the dispatch report, `strict` and `force_native` count it as native, and `KernelDispatch::common`
-// decomposes a composite in spite of it. An exception that its functions throw becomes an rlx::Error that names the
+// decomposes an op even if it supports it. An exception that its functions throw becomes an rlx::Error that names the
 // kernel; an rlx::Error is passed on as it is.
 #pragma once
 
@@ -73,19 +73,20 @@ struct PreparedKernel {
 struct CpuKernel {
   const OpDef* op = nullptr;
   std::string name;  ///< for reports and profiles; kernels of the same op must have different names
-  /// Returns an empty text if the kernel supports the node, else the reason why not. Types may be symbolic. Without
-  /// this function the kernel supports every node whose elements have addresses (no packed integers, no blocks).
+  /// Returns an empty text if the kernel supports the node, else the reason why not. Types may be symbolic. It is not
+  /// asked about packed integers and blocks, whose elements have no addresses; without it all others are supported.
   std::function<std::string(Types operands, Types results, const Attrs&)> refusal = {};
   std::function<PreparedKernel(const KernelSite&)> prepare;
 };
 
-/// Compiles graphs from now on with this kernel, wherever it supports a node; of several kernels, the latest one that
-/// does is used. An op that a pass has fused into another before (a product's bias, for example) does not get to this
-/// kernel; element-wise ops that have a registered kernel are not fused. Fails if the op or a function is missing, or
-/// if the op has a kernel of that name.
+/// Compiles graphs from now on with this kernel, wherever it supports a node; of several kernels that do, the latest
+/// one is used. An op that a pass has already fused into another (a product's bias, for example) does not reach this
+/// kernel; element-wise ops that have a registered kernel are not fused. Fails if the op, the name or `prepare` is
+/// missing, or if the op has a kernel of that name.
 void register_cpu_kernel(CpuKernel kernel);
-/// Removes the kernel. A graph that was compiled with it must be compiled again, and says so when it gets new shapes:
-/// no other kernel replaces this one silently. Fails if there is no such kernel.
+/// Removes the kernel. A graph that was compiled with it fails at new shapes until it is compiled again: no other
+/// kernel replaces this one silently. At shapes that it has had, it may still run this one. Fails if there is no such
+/// kernel.
 void unregister_cpu_kernel(const OpDef& op, std::string_view name);
 
 }  // namespace rlx

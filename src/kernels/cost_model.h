@@ -18,7 +18,7 @@ struct CostModel {
   double split_ns = 4000;
   /// Estimated time of a multiply-add of attention on one thread, in nanoseconds. Read in each run.
   double attention_ns = 0.02;
-  /// The number of threads of sessions that do not request one; 0 stands for as many as the processor has.
+  /// The number of threads of sessions that do not request one; 0: all processors that this process may run on.
   int threads = 0;
 
   bool operator==(const CostModel&) const = default;

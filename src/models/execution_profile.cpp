@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPhases = "phase";
 
-/// A device that there may be; the error of one that there is not names those that there are.
+/// Fails for an unknown device, naming the known ones, and for one that is listed twice.
 void check_devices(const std::vector<std::string>& names) {
   std::set<std::string> seen;
   for (const std::string& name : names)

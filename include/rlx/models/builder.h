@@ -40,16 +40,16 @@ class ModelBuilder {
   Value param(const std::string& name, Dims dims);
   /// Rows of a table [rows, width] by integer indices of any shape.
   Value embedding(Value indices, const std::string& name, int64_t rows, int64_t width);
-  /// x wᵀ + b; weights stand as [out, in], as PyTorch writes them.
+  /// x wᵀ + b; weights are [out, in], as in PyTorch.
   Value linear(Value x, const std::string& name, int64_t out, bool bias = true);
   Value layer_norm(Value x, const std::string& name, double epsilon, bool bias = true);
   Value rms_norm(Value x, const std::string& name, double epsilon);
   /// x[n, channels, ...], each channel normalized: by the running statistics, or in `training` by those of the batch.
-  /// In training the running statistics move by `momentum` towards those of the batch (the variance towards that of a
-  /// sample, as in PyTorch): `output_written` declares what they become. Params: weight, bias, running_mean,
+  /// In training the running statistics move by `momentum` towards those of the batch (the variance towards the
+  /// unbiased one, as in PyTorch): `output_written` declares what they become. Params: weight, bias, running_mean,
   /// running_var.
   Value batch_norm(Value x, const std::string& name, bool training, double momentum = 0.1, double epsilon = 1e-5);
-  /// x[n, channels, ...]: the channels of a group and all of space together. Params: weight, bias.
+  /// x[n, channels, ...], normalized over the channels of a group and all spatial dims. Params: weight, bias.
   Value group_norm(Value x, const std::string& name, int64_t groups, double epsilon = 1e-5);
   /// x[n, channels, spatial...] convolved with weight[out, channels / groups, kernel...], + bias[out].
   Value conv(Value x, const std::string& name, int64_t out, const Axes& kernel, const ConvNdAttrs& attrs = {},
@@ -58,7 +58,7 @@ class ModelBuilder {
   Value conv_transpose(Value x, const std::string& name, int64_t out, const Axes& kernel,
                        const ConvTransposeAttrs& attrs = {}, bool bias = true);
   /// Declares as outputs the new values of params that layers write in training. To be called when the loss is
-  /// declared; gives TrainConfig::written.
+  /// declared; returns what TrainConfig::written takes.
   std::map<std::string, std::string, std::less<>> output_written();
   /// x + body(x).
   Value residual(Value x, const std::function<Value(Value)>& body) { return x + body(x); }
@@ -66,7 +66,8 @@ class ModelBuilder {
   struct AttentionNames {
     std::string query = "query", key = "key", value = "value", output = "dense";
   };
-  /// Projections to packed heads, attention, and the output projection. `mask` may be absent.
+  /// Projections to heads (AttentionLayout::packed), attention, and the output projection, unless its name is empty.
+  /// `mask` masks keys (AttentionMask::key_padding); it may be absent.
   Value self_attention(Value x, int64_t heads, Value mask, const AttentionNames& names, AttentionAttrs attrs = {});
   /// Two linear layers with an activation between.
   Value feed_forward(Value x, const std::string& up, const std::string& down, int64_t hidden, Activation activation);
@@ -82,9 +83,9 @@ class ModelBuilder {
   std::vector<std::pair<std::string, Value>> written_;  // params by name, and what they become
 };
 
-/// Binds each param to the tensor of its name in the file, with `prefix` in front of it where the file has that.
-/// Halves (f16, bf16) become f32 where the param is. Returns the names of the tensors that no param has, in the order
-/// of the file. Fails, naming the tensor, for one that is missing or of another type.
+/// Binds each param to the tensor of the file with `prefix` in front of its name, or else to that of its name alone.
+/// f16 and bf16 become f32 where the param is. Returns the names of the tensors that no param has, in the order of the
+/// file. Fails, naming the tensor, for one that is missing or of another type.
 std::vector<std::string> bind_weights(CompiledGraph& compiled, const SafetensorsFile& weights,
                                       const std::string& prefix = "");
 

@@ -20,15 +20,15 @@ struct RecurrentLayersConfig {
   int64_t hidden = 1, layers = 1;
   bool bidirectional = false, bias = true;
 };
-/// h[layers directions, B, hidden], and of lstm c of the same dims; absent: zeros. A graph that is run step by step has
-/// them as inputs and outputs of one name, as KeyValueCache.
+/// h[layers * directions, B, hidden], and for lstm c of the same dims; absent ones are zeros. A graph that is run step
+/// by step declares each as an input and as an output of the same name, like KeyValueCache.
 struct RecurrentState {
   Value h = {}, c = {};
 };
-/// x[B, S, in] to [B, S, directions hidden], as torch.nn.LSTM, GRU and RNN with batch_first; `state` becomes the one
-/// behind the last step. Params: NAME.weight_ih_l0 [G, in], weight_hh_l0 [G, hidden], bias_ih_l0, bias_hh_l0 [G], with
-/// the suffix _reverse for the other direction; G is 4, 3 or 1 times hidden. Gates stand in PyTorch's order: i f g o, r
-/// z n.
+/// x[B, S, in] to [B, S, directions * hidden], as torch.nn.LSTM, GRU and RNN with batch_first; `state` becomes that
+/// after the last step. Params: NAME.weight_ih_l0 [G, in], weight_hh_l0 [G, hidden], bias_ih_l0, bias_hh_l0 [G], with
+/// the suffix _reverse for the backward direction; G is 4, 3 or 1 times hidden. Gates are in PyTorch's order: i f g o,
+/// r z n.
 Value recurrent_layers(ModelBuilder& b, Value x, const std::string& name, const RecurrentLayersConfig& config,
                        RecurrentState* state = nullptr);
 /// One step of one layer, as torch.nn.LSTMCell, GRUCell and RNNCell: x[B, in] and the state, h and c[B, hidden], to h.

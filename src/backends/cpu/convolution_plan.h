@@ -16,8 +16,8 @@ namespace rlx::cpu {
 
 struct ConvolutionProblem {
   kernels::ConvolutionArgs args;
-  int64_t batch_groups = 1;
-  bool is_fused = false;  ///< the op is fused_conv, which has an epilogue
+  int64_t batch_groups = 1;  ///< batch_group_count of StableHLO's convolution
+  bool is_fused = false;     ///< the op is fused_conv, which has an epilogue
   bool channels_last = false;
   bool is_x_dense = false;
   bool are_weights_constant = false;
@@ -25,7 +25,7 @@ struct ConvolutionProblem {
 };
 
 enum class ConvolutionKernel : uint8_t {
-  pointwise_tiles,          ///< kernels/conv/amx_convolution.h, which sees the images of a batch as one image
+  pointwise_tiles,          ///< kernels/conv/amx_convolution.h, with the pixels of all images as one image
   matrix_tiles,             ///< kernels/conv/amx_convolution.h
   product,                  ///< a matrix product over the channels, as planned by kernels/gemm/product_plan.h
   depthwise,                ///< kernels/conv/depthwise.h, plane by plane
@@ -38,7 +38,8 @@ enum class ConvolutionKernel : uint8_t {
 std::string_view name_of(ConvolutionKernel kernel);
 
 /// A rule: where `holds` is true, `kernel` computes the convolution, for the given reason. If no step can be made with
-/// that kernel after all (weights out of split range, no kernel of oneDNN), the next rule that holds decides.
+/// that kernel after all (weights out of the range of split-bf16, no kernel of oneDNN), the next rule that holds
+/// decides.
 struct ConvolutionRule {
   ConvolutionKernel kernel;
   std::string_view reason;
@@ -51,7 +52,7 @@ struct ConvolutionRule {
 std::span<const ConvolutionRule> convolution_rules();
 
 /// Whether a convolution with a 1x1 kernel reads every pixel, in order: its strides are 1, and its result has as many
-/// pixels.
+/// pixels as its input.
 bool reads_all_pixels(const kernels::ConvolutionArgs& args);
 
 /// A pipeline of [pointwise,] depthwise, pointwise convolutions of channels-last images (convolution_pipeline.h).

@@ -1,6 +1,7 @@
 // Convolutions as matrix products: the flattened kernel times the im2col matrix of the input, of which only a piece
-// that stays in the cache exists at a time (kernels/conv/im2col.h). User: lower_convolution.cpp, which decomposes
-// convolutions into those that are computed here or by kernels/conv/direct.h.
+// that stays in the cache exists at a time (kernels/conv/im2col.h). User: lower_convolution.cpp, which divides a
+// convolution (by groups of the batch and phases of the outputs) into those that are computed here or by
+// kernels/conv/direct.h.
 #pragma once
 
 #include "backends/cpu/step.h"
@@ -8,7 +9,7 @@
 
 namespace rlx::cpu {
 
-/// Computes one convolution. `x`, `w` and `y` of a run point to the first elements.
+/// Computes one convolution. `x`, `w` and `y` of a run point to the first elements of its slices of the tensors.
 class ConvolutionProduct {
  public:
   virtual ~ConvolutionProduct() = default;

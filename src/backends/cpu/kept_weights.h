@@ -1,6 +1,7 @@
 // The file in which an executable stores, for later processes, its packed weights and the values that depend on params
-// alone. Its name depends on the program, on the files that the params are mapped from, and on the layout in which this
-// processor packs. A file that is damaged, or was made of something else, is ignored with a message.
+// alone. Its name depends on the version of rlx, the prologue (passes/hoist_params.h), the files of the params, and the
+// layout in which this processor packs. A file that is damaged, or was made of something else, is ignored with a
+// message.
 #pragma once
 
 #include <optional>

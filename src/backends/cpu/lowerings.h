@@ -1,7 +1,7 @@
 // The functions of the lowering table (lowerings.def), by the file that defines them, lower_<family>.cpp. A function
 // when_*() says whether the CPU supports a node: it returns an empty text, or the reason why not, which goes into the
-// compile report. A function *_strided() says whether an operand may have given strides; otherwise it is copied first.
-// The functions that make the steps, lower_*(), are declared from the rows of lowerings.def.
+// compile report. A function *_strided() says whether the kernel reads an operand with these strides; if not, the
+// operand is copied first. The functions that make the steps, lower_*(), are declared from the rows of lowerings.def.
 #pragma once
 
 #include "backends/cpu/lowering.h"
@@ -10,7 +10,7 @@
 #include "rlx/ops/activation.h"
 
 // The ops that the element-wise machine evaluates, alone or inside a fused region.
-// The formatter never settles on a list of macro calls.
+// clang-format is off because it changes this list each time it runs.
 // clang-format off
 #define RLX_CPU_ELEMENTWISE(OP)                                                                                        \
   OP(abs)                                                                                                              \
@@ -45,7 +45,7 @@ bool is_machine_op(const Node&);
 // lower_move.cpp
 /// A tensor of a block dtype, seen as a tensor of bytes; other tensors are returned as they are.
 View blocks_as_bytes(View);
-/// Refuses tensors whose elements neither have addresses nor lie in blocks that are moved whole.
+/// Refuses packed elements, which have no addresses, but not blocks, which are moved whole.
 std::string when_bytes_move(const Question&);
 Prepared copy_step(const View& from, const View& to);
 
@@ -71,7 +71,7 @@ std::string when_quantized_weights_product(const Question&);
 
 // lower_dynamic_product.cpp
 std::string when_dynamic_product(const Question&);
-/// Why the kernel does not support quantized values up to `x_largest`; empty if it does.
+/// Empty if the kernel supports quantized values of up to `x_largest`, else why not.
 std::string refusal_of_largest(int64_t x_largest);
 /// Estimated nanoseconds of a multiply-add.
 double int8_multiply_ns(kernels::Int8DotIsa isa);
@@ -158,9 +158,9 @@ std::string when_svd(const Question&);
 
 // lower_reference.cpp
 Prepared lower_reference(const LoweringContext&);
-/// Throws the exception of a step's reference, if there was one in the run that this thread has just made.
+/// Rethrows what a user's code (a reference or a kernel) threw in the run that this thread has just made, if anything.
 void rethrow_step_error();
-/// Whether a reference has thrown in the run that this thread is making. A loop must then stop, because its condition
+/// Whether a user's code has thrown in the run that this thread is making. A loop must then stop, because its condition
 /// may never become false.
 bool has_step_error();
 /// What error messages say about a user's code (`what` is "the reference", or "the kernel 'x'"), and the sizes of its
@@ -170,7 +170,7 @@ struct UserCode {
   std::vector<size_t> result_bytes;
 };
 /// Runs a user's code. An exception becomes an rlx::Error that names the code and the node, and is kept for
-/// `rethrow_step_error`. The results are then zeros, because the steps behind it still run.
+/// `rethrow_step_error`. The results are then zeros, because the steps after it still run.
 void run_user_code(const UserCode&, const StepArgs&, const std::function<void()>& code) noexcept;
 
 // registered.cpp: kernels from outside the library

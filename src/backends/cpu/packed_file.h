@@ -1,12 +1,12 @@
 // A file of packed weights. Later processes map it into memory, so that they start without packing the weights again
-// and without copying them. Its header says what it was made from: the program, the files of the weights, and the
-// layout in which this processor packs. The format, little-endian:
+// and without copying them. Its header says what it was made from: the version of rlx, the graph that computes on
+// weights alone, the files of the weights, and the layout in which this processor packs. The format, little-endian:
 //
 //   0   "RLXPACK1"
 //   8   bytes of the header, u64
 //   16  the header, JSON: {"of": text, "pieces": [{"name", "offset", "bytes", "sum"}, ...]}; params may have names that
 //       are no UTF-8, so each byte of a text is a character of Latin-1
-//   pieces, each from a multiple of 4096 on; behind the last, 4096 zeros, as vectors are read behind its end
+//   pieces, each at a multiple of 4096; then 4096 zeros, because vectors are read beyond the end of the last piece
 #pragma once
 
 #include <map>
@@ -23,9 +23,9 @@ class PackedFile {
  public:
   using Pieces = std::map<std::string, std::span<const std::byte>, std::less<>>;
 
-  /// Opens the file at `path`. Throws rlx::Error (parse) if its header does not say `of`, or if it is damaged. Each
-  /// piece is read and compared with its checksum, unless the file `path`.checked says that this was done since the
-  /// system started and that the file has not changed since.
+  /// Opens the file at `path`. Throws rlx::Error (parse) if its header has another text than `of`, or if it is damaged.
+  /// Each piece is read and compared with its checksum, unless the file `path`.checked says that this was done since
+  /// the last boot and that the file has not changed since.
   static std::shared_ptr<const PackedFile> open(const std::string& path, std::string_view of, int threads);
   /// Replaces the file atomically.
   static void write(const std::string& path, std::string_view of, const Pieces& pieces);
@@ -40,11 +40,11 @@ class PackedFile {
   Pieces pieces_;
 };
 
-/// Identifies the params that a file of packed weights was made from: those that are mapped from files, by file and
-/// offset; others by their content, if that is small. The text is empty if the params cannot be identified so: a file
-/// was changed so recently that its times do not tell, megabytes would have to be read, or no param is mapped. The
-/// identity holds as long as the files have the same stamps, provided that they were flushed before their params were
-/// packed (io/file_stamp.h).
+/// Identifies the params that a file of packed weights was made from: those that were mapped or copied from files, by
+/// file and offset; others by their content, if that is small. The text is empty if the params cannot be identified so:
+/// a file was changed so recently that its times do not tell, megabytes would have to be read, or no param is from a
+/// file. The identity holds as long as the files have the same stamps, provided that they were flushed before their
+/// params were packed (io/file_stamp.h).
 struct WeightsIdentity {
   std::string text;
   std::map<std::string, FileStamp> files;  ///< by path

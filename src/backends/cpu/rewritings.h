@@ -1,4 +1,4 @@
-// The ops of which the CPU supports one form only, and how their other forms are rewritten into that.
+// How ops that the CPU supports in one form only (logsumexp over one axis) are rewritten into it from other forms.
 #pragma once
 
 #include "passes/legalize.h"

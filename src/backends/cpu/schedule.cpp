@@ -18,7 +18,7 @@
 namespace rlx::cpu {
 namespace {
 
-/// The rows of the table for the nodes of a graph, each looked for once while the graph's types are what they are.
+/// The rows of the table for the nodes of a graph. Each is looked up once, until forget() says that types have changed.
 class Rows {
  public:
   explicit Rows(const Graph& g) : g_(g) {}

@@ -1,5 +1,5 @@
-// The memory of MLX, as the runtime has it: a block holds an array, which is replaced as a whole and never written to.
-// So a copy shares the elements, and a run that is given a block for an output puts what it computed there.
+// MLX's memory, behind the runtime's DeviceMemory. A block holds an array, which is replaced as a whole and never
+// written to. So a copied block shares the elements, and a run stores the array of an output in the block given for it.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,11 @@ class ArrayBlock final : public Block {
  public:
   explicit ArrayBlock(size_t bytes) : bytes_(bytes) {}
   size_t bytes() const { return bytes_; }
-  /// The elements, as a value of that type. Fails if there are none: nothing was written, or a run was given them.
+  /// The elements as an array of that type. Fails if there are none: nothing was written, or take() gave them away.
   mx::array get(DType dtype, const Shape& shape) const;
-  /// The same, and gives them away: MLX may write the run's values over them.
+  /// As get(), and empties the block: MLX may write the values of a run over the elements.
   mx::array take(DType dtype, const Shape& shape);
-  /// An array that was computed, and is dense in row-major order.
+  /// `value` must have been evaluated, and be dense in row-major order.
   void put(const mx::array& value);
   void put_bytes(std::span<const std::byte> from);
   void put_same(const ArrayBlock& other);
@@ -31,18 +31,18 @@ class ArrayBlock final : public Block {
   void set(mx::array value);
   const size_t bytes_;
   mutable std::mutex mutex_;
-  std::optional<mx::array> value_;  // of these bytes; its shape and dtype say nothing
+  std::optional<mx::array> value_;  // it has `bytes_` bytes; its shape and dtype are of no meaning
 };
 
 /// Fails for a buffer that is not of this device.
 ArrayBlock& block_of(const Buffer& buffer);
 
-/// The memory of the process: one for all modes.
+/// The memory of the process, shared by devices of all modes (lazy, eager, compiled).
 const std::shared_ptr<DeviceMemory>& mlx_memory();
-/// Who runs what nobody waits for at once: set when the module is opened.
+/// Begins work on another thread once its events have ended well; set when the module is opened.
 Background& background_of_device();
 
-/// `work` at once if all of `after` is over, else in the background. The event of its end.
+/// Does `work` at once if all of `after` have ended well, else in the background. Returns the event of its end.
 Event at_once_or_later(std::string name, std::function<void()> work, std::span<const Event> after);
 
 }  // namespace rlx::mlx_backend

@@ -1,7 +1,7 @@
 // Convolutions of images of a few channels, such as the first one of a network: with 3 input channels, matrix tiles
-// would be mostly empty. A vector holds output channels, which are contiguous; each input that the taps of a few
-// neighbouring outputs read is broadcast to a vector. Skinny matrix products use the same code. Neighbours:
-// depthwise_channels_last.h, amx_convolution.h.
+// would be mostly empty. A vector holds contiguous output channels. Each input that a few neighbouring outputs read is
+// broadcast to a vector. Skinny matrix products use the same code. Neighbours: depthwise_channels_last.h,
+// amx_convolution.h.
 #pragma once
 
 #include "kernels/conv/direct.h"
@@ -19,11 +19,11 @@ int64_t few_channels_weights_count(const ConvolutionArgs& args);
 /// Packs args.w.
 void pack_few_channels_weights(const ConvolutionArgs& args, float* packed) noexcept;
 
-/// Scratch of a calling thread, for padded rows of the input.
+/// Bytes of scratch that each calling thread needs, for padded rows of the input.
 size_t few_channels_scratch_bytes(const ConvolutionArgs& args);
-/// Computes the output rows [begin, end) of batch * out_dims[0] and applies the epilogue. The residual has y's layout.
-/// Weights that are not finite give NaN with the padding left and right of an image (0 * inf), but not with the padding
-/// above and below it, which is skipped.
+/// Computes the output rows [begin, end) of all batch * out_dims[0] rows and applies the epilogue. The residual has y's
+/// layout. Weights that are not finite give NaN with the padding left and right of an image (0 * inf), but not with the
+/// padding above and below it, which is skipped.
 void few_channels(const ConvolutionArgs& args, const float* packed, const ConvolutionEpilogue& epilogue, int64_t begin,
                   int64_t end, void* scratch) noexcept;
 

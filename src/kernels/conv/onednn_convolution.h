@@ -1,8 +1,9 @@
 // Convolutions by oneDNN, of f32, and of bf16 into f32. It runs single-threaded in each thread of our pool (onednn.h).
-// A convolution with a dilated input is passed to oneDNN as the input gradient of a strided convolution, and one whose
-// kernel has the size of an image as a weight gradient. So oneDNN multiplies no inserted zeros, and gradients of
-// gradients need no code of their own. Long sums are divided into several convolutions, because oneDNN adds up each sum
-// in one running sum (partial_sums.h). Neighbours: direct.h, which runs everywhere; backends/cpu/convolution_product.h.
+// In f32, a convolution with a dilated input is passed to oneDNN as the input gradient of a strided convolution, and
+// one whose kernel is larger than its result as a weight gradient. So oneDNN multiplies no inserted zeros, and
+// gradients of gradients need no code of their own. Long sums are divided into several convolutions, because oneDNN
+// adds up each sum in one running sum (partial_sums.h). Neighbours: direct.h, which runs everywhere;
+// backends/cpu/convolution_product.h.
 #pragma once
 
 #include <memory>
@@ -22,8 +23,8 @@ class ConvolutionWeights {
   virtual ~ConvolutionWeights() = default;
   virtual size_t bytes() const = 0;  ///< of all layouts packed so far
 };
-/// `data` is the pointer that runs would get as `w`; it must stay valid while plans are made. Null where oneDNN is not
-/// built in.
+/// `data` is what runs would be given as `w`; it must stay valid while plans are made. Null where oneDNN is not built
+/// in.
 std::shared_ptr<ConvolutionWeights> convolution_weights(const void* data);
 
 /// A convolution that is ready to run. It is immutable; runs may overlap if each has scratch memory of its own.

@@ -23,8 +23,8 @@ namespace rlx::kernels {
 // Semantics are StableHLO's. Where it leaves a choice: integer x / 0 = -1 (all bits set), x % 0 = x, the lowest value /
 // -1 wraps; shifts by the width or more give 0 (arithmetic right shifts: the sign in all bits); max and min propagate
 // NaN; float to integer truncates, saturates, and maps NaN to 0; complex numbers can only be compared by eq and ne.
-// `total_*` order floats as IEEE 754 totalOrder does: -NaN < -inf < ... -0 < +0 ... < inf < NaN. The formatter never
-// settles on a list of macro calls.
+// `total_*` order floats as IEEE 754 totalOrder does: -NaN < -inf < ... -0 < +0 ... < inf < NaN.
+// clang-format is off because it changes this list each time it runs.
 // clang-format off
 #define RLX_ELEMENTWISE_OPS(RLX_OP)                                                                                    \
   /* one operand */                                                                                                    \
@@ -74,7 +74,7 @@ struct ElementwiseCall {
   int64_t element_count() const;
 };
 
-/// Merges neighbouring dims that have one common stride in every buffer, and drops dims of extent 1.
+/// Merges neighbouring dims that a single stride walks in every buffer, and drops dims of extent 1.
 void merge_elementwise_dims(int& rank, int64_t* dims, ElementwiseBuffer* buffers, int buffer_count) noexcept;
 
 namespace elementwise {
@@ -150,7 +150,7 @@ class ElementwiseProgram {
   size_t once_ = 0;                       ///< how many steps run once per call: those of the constants
   int64_t tile_ = 0;                      ///< elements of a tile
   int64_t dense_tile_ = 0;                ///< the same, if every array is dense or a single element
-  bool only_threaded_code_ = false;       ///< all ops run as threaded code, so that none needs a register of a tile
+  bool only_threaded_code_ = false;       ///< all ops run as threaded code: no register holds a tile
   // Offsets in scratch: of each value's register; of the buffer in which elements of strided operands and results are
   // gathered; of the registers' current pointers; of the layouts of operands and results; of the state of threaded
   // code.
@@ -159,8 +159,8 @@ class ElementwiseProgram {
   elementwise::ThreadedCodeTarget threaded_target_;
   std::vector<elementwise::PlannedThreadedCode> threaded_codes_;
   int operands_ = 0, results_ = 0;
-  /// Memory traffic that is interleaved with arithmetic: how many bytes of each operand and result are moved for a
-  /// block of threaded code, or for kPiece elements of another op.
+  /// The prefetches and streaming stores between arithmetic: how many bytes of each operand and result they move after
+  /// a block of threaded code, or after kPiece elements of another op.
   size_t traffic_share_ = 0;
   bool stores_late_ = true;          ///< whether no result is written before the last operand has been read
   double threaded_gain_ns_ = 0;      ///< how much sooner threaded code computes a block than the ops' kernels

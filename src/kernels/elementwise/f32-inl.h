@@ -1,6 +1,6 @@
-// The vectorized element-wise ops on f32, as functions of a Highway tag and vectors. f32.cpp makes loops over tiles of
-// them, threaded_code.cpp makes instructions of threaded code; float.cpp has the scalar reference of all float ops. To
-// add an op, add it to one of the lists below and to the function of that list. Compiled per target.
+// The vectorized element-wise ops on f32, as functions of a Highway tag and vectors. f32.cpp makes each into a loop
+// over a tile, threaded_code.cpp into an instruction (threaded_code.h); float.cpp has the scalar reference of all float
+// ops. To add an op, add it to one of the lists below and to the function of that list. Compiled per target.
 #if defined(RLX_KERNELS_ELEMENTWISE_F32_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_ELEMENTWISE_F32_INL_H_
 #undef RLX_KERNELS_ELEMENTWISE_F32_INL_H_
@@ -24,7 +24,7 @@ struct OpList {};
 
 using UnaryOps = OpList<Op::abs, Op::neg, Op::sign, Op::floor, Op::ceil, Op::trunc, Op::round_nearest_even,
                         Op::round_nearest_afz, Op::sqrt, Op::rsqrt, Op::reciprocal, Op::relu>;
-/// Unary ops that take many instructions: they are worth interleaving with memory traffic.
+/// Unary ops that take so many instructions that prefetches and streaming stores can be hidden between them.
 using LongOps = OpList<Op::exp, Op::expm1, Op::log, Op::log1p, Op::sin, Op::cos, Op::tan, Op::tanh, Op::erf, Op::lgamma,
                        Op::logistic, Op::gelu_erf, Op::gelu_tanh, Op::silu>;
 using BinaryOps = OpList<Op::add, Op::sub, Op::mul, Op::div, Op::max, Op::min>;
@@ -53,8 +53,8 @@ template <class D, class V>
 HWY_INLINE V logistic(D d, V x) {
   return sigmoid_of(d, x, ExpFast(d, hn::Neg(hn::Abs(x))));
 }
-/// x / (1 + e^-x). For x < 0 it is computed as (x m / (1 + e)) 2^n with e = m 2^n = e^x. Multiplying by m instead of e
-/// keeps the accuracy where e is subnormal or 0 but x e is not.
+/// x / (1 + exp(-x)). For x < 0 it is computed as (x m / (1 + p)) 2^n with p = m 2^n = exp(x). Multiplying by m instead
+/// of p keeps the accuracy where p is subnormal or 0 but x p is not.
 template <class D, class V>
 HWY_INLINE V silu(D d, V x) {
   const V min_x = hn::Set(d, -125.0f), zero = hn::Zero(d), one = hn::Set(d, 1.0f);

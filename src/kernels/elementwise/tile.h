@@ -1,5 +1,5 @@
-// How an element-wise program accesses memory: gather and scatter of strided elements, and the addresses of the tile
-// (the range of the iteration space) that it works on.
+// How an ElementwiseProgram (elementwise.h) accesses memory: gather and scatter of strided elements, and the addresses
+// of a tile, the range of the iteration space that it works on.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace rlx::kernels::elementwise {
 
-/// Copies `count` elements between contiguous memory and memory where they lie `stride` bytes apart.
+/// Gathers `count` elements that lie `stride` bytes apart into contiguous memory, or scatters them from it.
 template <class T>
 void gather_elements(const std::byte* from, int64_t stride, std::byte* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * int64_t{sizeof(T)}, from + i * stride, sizeof(T));
@@ -21,7 +21,7 @@ template <class T>
 void scatter_elements(const std::byte* from, std::byte* to, int64_t stride, int64_t count) {
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * stride, from + i * int64_t{sizeof(T)}, sizeof(T));
 }
-using Quad = std::array<uint64_t, 2>;
+using Quad = std::array<uint64_t, 2>;  ///< stands for an element of 16 bytes
 inline void gather_elements(size_t bytes, const std::byte* from, int64_t stride, std::byte* to, int64_t count) {
   if (stride == static_cast<int64_t>(bytes)) {
     std::memcpy(to, from, static_cast<size_t>(count) * bytes);
@@ -57,7 +57,7 @@ inline void repeat_element(size_t bytes, const std::byte* element, std::byte* to
   for (size_t done = kFew * bytes; done < all; done *= 2) std::memcpy(to + done, to, std::min(done, all - done));
 }
 
-/// The elements [begin, begin + count) of the iteration space, and how buffers are addressed in them.
+/// The elements [begin, begin + count) of the iteration space in row-major order, and their addresses in buffers.
 struct Tile {
   const ElementwiseCall& call;
   int64_t begin = 0, count = 0;
@@ -100,7 +100,7 @@ struct Tile {
   }
 };
 
-/// dense_streamed: a dense result that is written by non-temporal stores.
+/// For large dense results run.cpp replaces `dense` by dense_streamed: it writes them by non-temporal stores.
 enum class Layout : uint8_t { dense, dense_streamed, one_element, strided };
 inline Layout layout_of(const ElementwiseCall& call, const ElementwiseBuffer& b) {
   bool dense = true, one = true;

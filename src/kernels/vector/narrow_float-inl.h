@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32Tag = hn::ScalableTag<float>;
 using F32Vec = hn::Vec<F32Tag>;
 
-/// Vector registers of the instruction set. Sums that do not fit into them are stored and loaded for each term.
+/// The number of vector registers. Sums that do not fit into them are loaded and stored at each addition.
 inline constexpr int kVectorRegisters = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4 ? 16 : 32;
 
 // `d` is any tag of f32.

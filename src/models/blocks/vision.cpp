@@ -127,7 +127,7 @@ Value unet_up(ModelBuilder& b, Value x, Value skip, int64_t out, const UnetConfi
   if (more_rows < 0 || more_rows > 1 || more_columns < 0 || more_columns > 1)
     fail(ErrorCode::shape_mismatch, "x ", x.type(), " twice as large does not meet skip ", skip.type(),
          "; skip is what unet_down halved");
-  if (more_rows + more_columns > 0)  // behind x: half of one pixel, rounded down, stands in front
+  if (more_rows + more_columns > 0)  // after x: half of one pixel, rounded down to 0, goes before it
     y = pad(y, scalar(b.graph(), 0, y.dtype()), PadAttrs{{0, 0, 0, 0}, {0, 0, more_rows, more_columns}, {}});
   Value both = concatenate({skip, y}, 1);
   const int64_t middle = c.up == UnetConfig::Up::resized ? both.dim(1).value() / 2 : 0;

@@ -7,8 +7,8 @@ namespace rlx {
 
 /// The dtype of indices below `count`: i32 if that is known to hold all of them, else i64.
 DType place_dtype(const Dim& count);
-/// Fails if `dtype`, in which the op gives indices along `axis` of x, does not hold all of them; `instead` says what to
-/// do. Any float dtype is accepted, because floats are rounded. A symbolic extent is checked when it is a number.
+/// Fails if `dtype`, in which the op gives indices (places) along `axis` of x, cannot hold all of them; the error ends
+/// with `instead`, what to do. Float dtypes pass, because they round. A symbolic extent is checked once it is a number.
 void require_places(DType dtype, const Type& x, int64_t axis, std::string_view op, std::string_view instead);
 
 }  // namespace rlx

@@ -1,6 +1,6 @@
 // Packs f32 columns for matrix tiles (tiles.h) while products run: vector instructions split the next columns into bf16
 // terms while the tiles multiply, so that neither waits, and only the columns themselves are read from memory. For
-// products of few rows, which are packed before; user: amx_gemm.cpp.
+// products of few rows; the rows are packed beforehand. User: amx_gemm.cpp.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct ColumnBlock {
 ///   for (columns.begin(first);; columns.advance()) { columns.set_next(next); multiply() for each block of rows }
 class TiledColumns {
  public:
-  /// Bytes of `memory`, which is aligned to 64. `row_blocks`: how often multiply() is called for a block.
+  /// Bytes of `memory`, which is aligned to 64. For each block of columns, multiply() is called `row_blocks` times.
   static int64_t bytes(int64_t k, int64_t row_blocks);
   TiledColumns(int64_t k, int64_t row_blocks, char* memory) noexcept;
 
-  /// Prefetches sequentially. For columns that lie in `columns` in the order in which they are split; `next` is read
-  /// after them. To be called before begin(); without it each row is prefetched some rows before it is split.
+  /// To be called before begin() if the columns lie in `columns` in the order in which they are split. They are then
+  /// prefetched sequentially, and `next` (may be empty) after them. Else each row is prefetched some rows ahead.
   void stream(std::span<const char> columns, std::span<const char> next) noexcept;
   void begin(const ColumnBlock& first) noexcept;
   /// Sets the block that is split during the products that follow; set_no_next() during those of the last block.
@@ -37,32 +37,32 @@ class TiledColumns {
   void set_no_next() noexcept;
   /// As multiply_tiles() with TileForm::three and the current block of columns.
   void multiply(const char* upper, const char* lower, float* sums, int64_t stride) noexcept;
-  /// What pack_right_tiles() returns, for the current block; known after the first multiply(). If
-  /// split_bf16_suffices() is false of it, the sums are meaningless.
+  /// The minimum magnitude that pack_right_tiles() would return for the current block; known after the first
+  /// multiply(). If split_bf16_suffices() returns false for it, the sums are meaningless.
   float min_magnitude() const noexcept;
   void advance() noexcept;
 
   /// What is prefetched: [at, end), then [next, next_end).
   struct Stream {
     const char *at = nullptr, *end = nullptr, *next = nullptr, *next_end = nullptr;
-    int64_t cache_lines = 0;  ///< prefetched with each product of terms
+    int64_t cache_lines = 0;  ///< how many each product of two terms prefetches
   };
   /// A block that is being split.
   struct SplitState {
     ColumnBlock rest;       ///< what is still to be split
     int64_t rows_left = 0;  ///< of it, along k
-    /// By half and column. max_bits: the maximum upper 16 bits of a magnitude, of even rows in the lower and of odd
-    /// rows in the upper word. min_bits: the minimum of twice a magnitude's bits less one, where 0 becomes the largest.
+    /// By half and column. max_bits: the maximum of the upper 16 bits of a magnitude, of even rows in the lower word,
+    /// of odd rows in the upper one. min_bits: the minimum of 2 * bits - 1 of magnitudes; 0 wraps to the largest.
     alignas(64) uint32_t max_bits[2][kTileRows]{};
     alignas(64) uint32_t min_bits[2][kTileRows];
   };
 
  private:
   int64_t k_, row_blocks_;
-  char* memory_;  ///< a ring of packed steps
+  char* memory_;  ///< a ring buffer of packed steps along k
   int64_t memory_bytes_;
-  int64_t step_ = 0;  ///< where in the ring the current block begins
-  bool is_split_ = false;
+  int64_t step_ = 0;       ///< where in the ring the current block begins
+  bool is_split_ = false;  ///< whether all of the current block is split
   Stream stream_;
   SplitState states_[2];
   int current_ = 0;

@@ -1,8 +1,8 @@
 // Products of matrix tiles, software-pipelined with vector work: a product of two terms (four tile products) keeps the
-// tile multiplier busy for 64 cycles, during which vector instructions can run. The vector instructions must
-// stand between the tile instructions: the processor renames hardly any tiles, so that all that follows waits for a
-// tile register. Compiled for AVX-512 alone. Users: amx_attention-inl.h, column_packing.cpp. The operands are packed as
-// in tiles.h.
+// tile multiplier busy for 64 cycles, during which vector instructions can run. The vector instructions must stand
+// between the tile instructions: the processor has so few tile registers for renaming that whatever follows a tile
+// instruction waits until it gets one. Compiled for AVX-512 alone. Users: amx_attention-inl.h, column_packing.cpp. The
+// operands are packed as in tiles.h.
 #if defined(RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
 #undef RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
@@ -36,8 +36,8 @@ HWY_INLINE void add_products() {
     asm volatile("tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::: "memory");
 }
 
-/// Products of terms in one step, for a right operand of three terms, those below 2^-24 of the whole being left out; or
-/// of fewer beside a left operand of one term, none being left out.
+/// How many products of two terms a step has. If the left operand has one term, all products are computed. Otherwise
+/// the right one has three terms, and the smallest products are left out (tiles.h).
 constexpr int64_t products_of_terms(TileForm left, TileForm right) {
   if (left == TileForm::one) return static_cast<int64_t>(right);
   return left == TileForm::two ? 5 : 6;
@@ -53,7 +53,7 @@ HWY_INLINE void store_products(float* sums, int64_t stride_bytes) {
         "r"(stride_bytes)
         : "memory");
 }
-/// As store_products(), added to the sums that are there.
+/// As store_products(), but adds to the sums that are there; their `stride` is in elements.
 template <bool kBoth>
 HWY_INLINE void add_stored_products(float* sums, int64_t stride) {
   const hn::ScalableTag<float> d;
@@ -66,10 +66,9 @@ HWY_INLINE void add_stored_products(float* sums, int64_t stride) {
     }
 }
 
-/// As multiply_tiles() for a right operand in three terms, whatever form the left one has, or in fewer beside a left
-/// one of one term; with `adds`, added to `sums`. right_of(step) returns the address of a step's tiles of the right
-/// operand and is called before they are read. between(product) is called after each product of terms,
-/// products_of_terms() times a step.
+/// As multiply_tiles(), with forms as in products_of_terms(); with `adds`, it adds to `sums`. right_of(step) returns
+/// the address of the right operand's tiles of a step, and is called before they are read. between(product) is called
+/// after each product of two terms, products_of_terms() times a step.
 template <TileForm kLeft, TileForm kRight, bool kBoth, class RightOf, class Between>
 HWY_INLINE void multiply_terms(int64_t steps, const char* upper, const char* lower, RightOf right_of, float* sums,
                                int64_t stride, bool adds, Between between) {

@@ -18,7 +18,7 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Loads and stores as narrow_float-inl.h has them for f32, f16 and bf16, with f64 added.
+// load_f32() and store_f32() of narrow_float-inl.h, under names that f64 has too.
 using F64Tag = hn::ScalableTag<double>;
 HWY_INLINE hn::Vec<F64Tag> load_value(F64Tag d, const double* from) { return hn::LoadU(d, from); }
 HWY_INLINE void store_value(hn::Vec<F64Tag> v, F64Tag d, double* to) { hn::StoreU(v, d, to); }
@@ -49,7 +49,7 @@ struct Sums {
   int64_t rows, stride, cols;
 };
 
-// Where a tile's first element is stored in y, and the residual for it.
+// Where a tile's first element is stored in y, and its residual, whose columns are y_col apart too.
 template <class Y>
 struct Destination {
   Y* y;
@@ -77,8 +77,8 @@ HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias
 }
 
 // y = round(act(alpha sums + bias) + residual), or with `adds_first` round(act(alpha sums + bias + residual)). Columns
-// behind the last whole vector, and all columns of a y whose columns are not adjacent, are computed one by one, without
-// `act`: if there are any, the sums must be activated already and act be the identity.
+// after the last whole vector, and all columns of a y whose columns are not adjacent, are computed one by one, without
+// `act`: if there are any, `act` must be the identity, and the sums activated already.
 template <class T, class Y, class Act>
 HWY_NOINLINE void store_tile(const Sums<T>& sums, T alpha, const T* bias, Act act, const Destination<Y>& to,
                              bool adds_first = false) {
@@ -128,12 +128,12 @@ void apply_tile_epilogue(const Sums<T>& sums, const Epilogue& epilogue, const T*
   HWY_ALIGN static constexpr T kZeros[8 * PanelLayout::kVectors * HWY_MAX_BYTES / sizeof(T)] = {};  // the widest tile
   const T alpha = static_cast<T>(epilogue.alpha);
   const auto identity = [](auto, auto v) HWY_ATTR { return v; };
-  // The residual is added when the sums are stored, unless it comes first.
+  // The residual is added when the sums are stored, unless it comes before the activation.
   Destination<Y> rest = to;
   const bool adds_first = epilogue.residual_first && to.residual;
   if (adds_first) rest.residual = nullptr;
   if constexpr (!std::is_same_v<T, Y>) {
-    // Clamps in one pass, as convolutions have them; with all activations there would be too many variants.
+    // The activations that clamp, which convolutions use, take one pass; for all there would be too many variants.
     const bool is_clamp = epilogue.activation == Activation::none || epilogue.activation == Activation::relu ||
                           epilogue.activation == Activation::relu6;
     if (is_clamp && to.y_col == 1 && sums.cols % static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())) == 0) {
