@@ -8,9 +8,15 @@ namespace {
 
 Value as_indices(Value v) { return v.dtype() == i32 || v.dtype() == i64 ? v : convert(v, i32); }
 
+/// More elements than these are not computed to find out about them.
+constexpr int64_t kMostLookedAt = 1 << 16;
+
 /// Up to iOS 16, unless it is known that none of them is negative: then they stay as they are.
 bool wraps(Call& op, Value indices) {
   if (op.opset() >= 7) return false;
+  const Dim count = element_count(indices.dims());
+  const bool given = op.graph().node(indices.ref()).op == &op::constant;
+  if (!given && (!count.is_static() || count.value() > kMostLookedAt)) return true;
   Scope& scope = op.scope();
   bool main = scope.lowering().main == &op.graph();
   if (main && !scope.lowering().evaluator->is_constant(indices.ref())) return true;
