@@ -42,10 +42,11 @@ except ImportError:
 SKIPPED = {"x", "y", "out", "order", "like", "subok", "casting", "signature", "copy", "device", "initial", "extobj", "optimize", "overwrite_input",
            "interpolation", "max_line_width", "stable", "period", "check_finite", "overwrite_a", "overwrite_b", "return_sign", "precision",
            "preferred_element_type", "index_dtype", "is_stable", "num_keys", "out_sharding", "mean", "variance", "where"}
-# Vectors have a sign and a phase of their own, and among equal values any basis; what belongs to the values is compared.
+# Vectors have a sign and a phase of their own, and among equal values any basis, and roots have no order; what belongs to the values is compared.
 COMPARED = {
     "linalg.eigh": lambda r: (r[0], r[1].shape), "linalg.eig": lambda r: (np.sort(np.abs(r[0]), -1), r[1].shape),
     "linalg.eigvals": lambda r: np.sort(np.abs(r), -1), "linalg.qr": lambda r: tuple(np.abs(x) for x in r) if isinstance(r, tuple) else np.abs(r),
+    "numpy.roots": lambda r: np.sort_complex(np.round(r, 2)),
     "linalg.lstsq": lambda r: (r[0], *r[2:]),  # NumPy leaves the residuals out where JAX does not
     "linalg.svd": lambda r: (r[0].shape, r[1], r[2].shape) if isinstance(r, tuple) else r,
 }
@@ -168,7 +169,7 @@ def families():
         Family("index", "JAX", {n: (one[n], by_jax[n]) for n in one if n != "getitem"}, INDEXED)]
 
 
-CONTROL_FLOW = {"associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop", "stop_gradient"}
+CONTROL_FLOW = {"associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop", "stop_gradient", "dtype"}
 RANDOM_NAMES = ("split", "fold_in", "bits", "uniform", "normal", "truncated_normal", "randint", "bernoulli", "categorical", "permutation")
 ONE_ARRAY = ("abs acos acosh asin asinh atan atanh bitwise_not cbrt ceil cos cosh digamma erf erfc exp exp2 expm1 floor imag is_finite lgamma log log1p logistic neg "
              "real reciprocal relu relu6 rsqrt selu sign silu sin sinh softplus sqrt square tan tanh log_sigmoid mish hard_swish").split()

@@ -21,6 +21,7 @@ WAYS = {
     "jit, in a tree": lambda m, lax: m.jit(lambda d: d["x"] * d["s"])({"x": HALF, "s": 0.5}),
     "jit of a scalar that is strong": lambda m, lax: m.jit(lambda x, s: x * s)(HALF, np.float32(0.5)),
     "jit, converted": lambda m, lax: m.jit(lambda x, s: x * m.numpy.asarray(s).astype("float32"))(HALF, 0.5),
+    "jit, as an array of that dtype": lambda m, lax: m.jit(lambda x, s: x * m.numpy.asarray(s, "float32"))(HALF, 0.5),
     "jit, then a function": lambda m, lax: m.jit(lambda x, s: x * m.numpy.exp(s))(HALF, 0.5),
     "grad": lambda m, lax: m.grad(lambda x, s: (x * s).sum())(m.numpy.asarray(HALF), 0.5),
     "jit of grad": lambda m, lax: m.jit(lambda x, s: x - s * m.grad(lambda x: (x * s).sum())(x))(HALF, 0.5),
@@ -34,7 +35,8 @@ WAYS = {
     "scan in jit": lambda m, lax: m.jit(lambda s, xs: lax.scan(lambda c, x: (c * s, x * s), np.float16(1), xs))(0.5, HALF),
 }
 WANTED = {"jit": "float16", "jit of an integer": "int8", "jit, beside an integer array": "float32", "jit, by keyword": "float16", "jit, in a tree": "float16",
-          "jit of a scalar that is strong": "float32", "jit, converted": "float32", "jit, then a function": "float16", "grad": "float16", "jit of grad": "float16",
+          "jit of a scalar that is strong": "float32", "jit, converted": "float32", "jit, as an array of that dtype": "float32",
+          "jit, then a function": "float16", "grad": "float16", "jit of grad": "float16",
           "vmap": "float16", "checkpoint": "float16", "cond": "float16", "scan": "float16 float16", "scan, a number that stays one": "float32 float16",
           "fori_loop": "float32 float16", "while_loop": "int32 float16", "scan in jit": "float16 float16"}
 
@@ -244,3 +246,10 @@ def test_steps_and_ranks_are_numpys():
             close(got[1], np.asarray(wanted[1], np.float32), 1e-6)
     with pytest.raises(TypeError):
         rnp.array([1, 2], ndmin=0.5)
+
+
+@pytest.mark.parametrize("call", [lambda: rnp.polydiv(np.ones(3), np.ones((2, 2))), lambda: rnp.polydiv(np.ones(3), np.ones(0)),
+                                  lambda: rlx.lax.conv_general_permutations([1.0, 2.0, 3.0])])
+def test_what_means_nothing_is_refused(call):
+    with pytest.raises((TypeError, ValueError)):
+        call()

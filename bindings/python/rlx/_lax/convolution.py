@@ -31,6 +31,8 @@ def conv_general_permutations(dimension_numbers):
     """Dimension numbers in letters, ("NHWC", "HWIO", "NHWC"), as places: batch or output features first, then features, then the
     spatial dims in the order of rhs."""
     lhs, rhs, out = dimension_numbers
+    if not all(isinstance(spec, str) for spec in (lhs, rhs, out)):
+        raise TypeError(at_user_line(f"dimension numbers in letters are three texts, such as (\"NHWC\", \"HWIO\", \"NHWC\"), not {dimension_numbers!r}"))
     for name, spec, first, second in (("lhs", lhs, "N", "C"), ("rhs", rhs, "O", "I"), ("the result", out, "N", "C")):
         if spec.count(first) != 1 or spec.count(second) != 1 or len(set(spec)) != len(spec):
             raise ValueError(at_user_line(f"the dimension numbers of {name} are {spec!r}; each letter comes once, {first} and {second} among "

@@ -30,7 +30,7 @@ def _as_array(x, dtype, order, copy):
         raise ValueError(f"order is {order!r}; arrays of RLX lie in row-major order, which is None, \"C\", \"A\" and \"K\"")
     dtype = None if dtype is None else _dtypes.name_of(dtype)
     if copy is None or isinstance(x, Array):
-        return as_array(x, dtype)
+        return as_array(x) if dtype is None else of_that_dtype(as_array(x, dtype))
     if copy:
         return as_array(np.array(x) if isinstance(x, np.ndarray) else x, dtype)
     made = as_array(x, None, share=True)

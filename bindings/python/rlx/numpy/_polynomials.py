@@ -135,6 +135,8 @@ def polydiv(u, v, *, trim_leading_zeros=False):
     """(the quotient, the remainder). The remainder has u's length; without leading zeros where that is asked for, which must be known
     then, so not traced: coefficients that are less than the root of the dtype's eps count as 0."""
     u, v = (atleast_1d(ew.inexact(x)) for x in ew.promoted(u, v))
+    if u.ndim > 1 or v.ndim > 1 or not v.shape[0]:
+        raise ValueError(f"polydiv takes coefficients, arrays of rank 1, and divides by one or more, got the shapes {u.shape} and {v.shape}")
     m, n = u.shape[0] - 1, v.shape[0] - 1
     quotient = []
     for k in range(m - n + 1):
