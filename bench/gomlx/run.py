@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times the benchmark cases of GoMLX's conformance suite on RLX, on XLA's CPU plugin and on GoMLX's own backend.
+"""Times the benchmark cases of GoMLX's conformance suite, steps of training and a nearly empty call on RLX, XLA's CPU plugin
+and GoMLX's own backend.
 
     pip download --no-deps xla-cpu-pjrt==0.0.1      # the wheel holds xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so
     bench/gomlx/run.py LIBRARY PLUGIN [--turns 7] [--cpu 0] [--backends rlx,xla,go]
