@@ -2,6 +2,7 @@
 // The pass: src/passes/mixed_precision.h. Kernels of bf16 and f16 are judged with their ops (tests/laws).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
