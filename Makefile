@@ -1,12 +1,13 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo model test check check-all wheel-check bench attack arm64-check deps deps-check build asan asan-kernels tsan format format-check tidy install clean
+.PHONY: help demo demo-mlx model test check check-all wheel-check bench attack arm64-check deps deps-check build asan asan-kernels tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
 help:
 	@echo "make demo       build, fetch the model, embed and search a thousand sentences, print the report"
+	@echo "make demo-mlx   the same on the device mlx (Apple's MLX)"
 	@echo "make test       build and run every test"
 	@echo "make check      make test, address and undefined behaviour sanitizers, format, the wheel, the demo: what CI runs"
 	@echo "make check-all  make check, all tests with both sanitizers, every op's every sample and gradient on every device (hours)"
@@ -32,6 +33,9 @@ build: deps
 demo: build
 	scripts/demo
 
+demo-mlx: build
+	RLX_DEVICE=mlx scripts/demo
+
 # Some tests compare with PyTorch on a real model; it is fetched once and verified.
 model: deps
 	@scripts/fetch_minilm.py >/dev/null
@@ -55,7 +59,7 @@ check-all: check tsan asan-kernels
 	RLX_CHECK_ALL=1 ctest --preset release -R '^(models|growth)$$|\.on_loopback$$|apple_loader'
 	build/release/tests/attack_graphs --seconds 600 --seed 20240229 --end 600 --keep build/attack
 	status=0; for device in $$(build/release/bin/rlx devices --json | python3 -c \
-	  'import json, sys; print(*(d["name"] for d in json.load(sys.stdin)["devices"] if d["available"]))'); do \
+	  'import json, sys; print(*(d["device"] for d in json.load(sys.stdin) if d["available"]))'); do \
 	  echo "== rlx test-device $$device --grad"; report=build/test-device-$$device.txt; \
 	  build/release/bin/rlx test-device $$device --grad > $$report || status=1; tail -n 1 $$report; \
 	done; exit $$status

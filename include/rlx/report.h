@@ -15,7 +15,8 @@ namespace rlx {
 
 /// How a node runs. native: the backend has a kernel for it. composed: it is decomposed into ops that the backend has.
 /// rewritten: it is replaced by an equal op of another form that the backend has. interpreted: its reference
-/// implementation runs, which is slow. missing: none of these, so the graph does not compile.
+/// implementation runs, which is slow; the reason of a composed or rewritten node names those of its parts for which it
+/// does. missing: none of these, so the graph does not compile.
 enum class Verdict { native, composed, rewritten, interpreted, missing };
 constexpr std::array<std::string_view, 5> names_of(Verdict) {
   return {"native", "composed", "rewritten", "interpreted", "missing"};

@@ -33,10 +33,19 @@ void wait(const rlx::Event& event, int64_t nanoseconds, int* done) {
   if (done) *done = ended;
 }
 
-void check_room(const rlx::CompiledGraph& graph, rlx_device_tensor** outputs, size_t count) {
+template <class T>
+void check_room(const rlx::CompiledGraph& graph, T** outputs, size_t count) {
   const size_t wanted = graph.signature().outputs.size();
   if (count != wanted) fail(ErrorCode::invalid_argument, "the graph has ", wanted, " outputs, got room for ", count);
   if (count) required(outputs, "outputs");
+}
+std::vector<rlx::NamedTensor> named_inputs(const rlx::CompiledGraph& graph, std::span<const rlx_tensor* const> given) {
+  const auto& entries = graph.signature().inputs;
+  if (given.size() != entries.size())
+    fail(ErrorCode::invalid_argument, "the graph has ", entries.size(), " inputs, got ", given.size());
+  std::vector<rlx::NamedTensor> all;
+  for (size_t i = 0; i < given.size(); ++i) all.emplace_back(entries[i].name, required(given[i], "an input").tensor);
+  return all;
 }
 
 }  // namespace
@@ -162,14 +171,25 @@ rlx_status rlx_compiled_run_async(const rlx_compiled* compiled, const rlx_tensor
   return guarded(error, [&] {
     const auto& graph = required(compiled, "compiled").compiled;
     check_room(graph, outputs, output_count);
-    const auto& entries = graph.signature().inputs;
-    const auto handles = array_from(inputs, input_count, "inputs");
-    if (handles.size() != entries.size())
-      fail(ErrorCode::invalid_argument, "the graph has ", entries.size(), " inputs, got ", handles.size());
-    std::vector<rlx::NamedTensor> given;
-    for (size_t i = 0; i < handles.size(); ++i)
-      given.emplace_back(entries[i].name, required(handles[i], "an input").tensor);
-    hand_out(graph.run_async(given), outputs, run);
+    hand_out(graph.run_async(named_inputs(graph, array_from(inputs, input_count, "inputs"))), outputs, run);
+  });
+}
+rlx_status rlx_compiled_commit_no_wait(const rlx_compiled* compiled, const rlx_tensor* const* inputs,
+                                       size_t input_count, rlx_error** error) {
+  return guarded(error, [&] {
+    const auto& graph = required(compiled, "compiled").compiled;
+    graph.commit_no_wait(named_inputs(graph, array_from(inputs, input_count, "inputs")));
+  });
+}
+rlx_status rlx_compiled_sync_pending(const rlx_compiled* compiled, rlx_tensor** outputs, size_t output_count,
+                                     rlx_error** error) {
+  return guarded(error, [&] {
+    const auto& graph = required(compiled, "compiled").compiled;
+    check_room(graph, outputs, output_count);
+    std::vector<rlx::Tensor> results = graph.sync_pending();
+    std::vector<std::unique_ptr<rlx_tensor>> made;
+    for (rlx::Tensor& t : results) made.push_back(std::make_unique<rlx_tensor>(rlx_tensor{std::move(t)}));
+    for (size_t i = 0; i < output_count; ++i) outputs[i] = i < made.size() ? made[i].release() : nullptr;
   });
 }
 rlx_status rlx_run_wait(const rlx_run* run, int64_t nanoseconds, int* done, rlx_error** error) {

@@ -2,6 +2,7 @@
 #include "passes/legalize.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/growth_limit.h"
 #include "ir/leaves.h"
@@ -34,16 +35,24 @@ struct Legalizer {
   std::optional<std::vector<Target>> others = {};  // once one was asked for
   std::vector<DispatchLine> report = {};
   std::vector<const OpDef*> decomposed = {};  // whose parts are being lowered, the outermost first
+  std::set<std::string> by_reference = {};    // names of ops that are interpreted
 
   Graph legal(const Graph& g) {
     return rewritten(g, [&](const Site& site) { return lower(site); });
   }
 
-  /// The parts of a node, each lowered in turn.
+  /// The parts of a node, whose line is the last one, each lowered in turn.
   std::vector<Value> inlined(const Site& site, const Graph& parts) {
     std::vector<DispatchLine> kept = std::exchange(report, {});  // the user sees the node, not its parts
+    std::set<std::string> known = std::exchange(by_reference, {});
     auto result = replay(site.to, parts, site.operands, [&](const Site& part) { return lower(part); });
     std::vector<DispatchLine> inner = std::exchange(report, std::move(kept));
+    if (!by_reference.empty()) {
+      std::string names;
+      for (const std::string& name : by_reference) names += text_of(names.empty() ? "" : ", ", name);
+      report.back().reason += text_of("; of its parts these run by their reference: ", names);
+    }
+    by_reference.merge(known);
     for (DispatchLine& line : inner)
       if (line.verdict == Verdict::missing) report.push_back(std::move(line));
     return result;
@@ -100,9 +109,10 @@ struct Legalizer {
     bool interpreted = !refusal && target.interprets && target.interprets(asked);
     if (interpreted && options.force_native.contains(name)) refusal = "it would run by its reference";
     if (!refusal) {
-      if (interpreted)
+      if (interpreted) {
+        by_reference.insert(name);
         add_line(Verdict::interpreted, "no kernel and no decomposition: its reference runs, on one thread");
-      else add_line(Verdict::native, target.remark ? target.remark(asked) : std::string());
+      } else add_line(Verdict::native, target.remark ? target.remark(asked) : std::string());
       if (node.attrs.empty()) return std::nullopt;
       Attrs attrs = with_subgraphs(node.attrs, [&](const Graph& body) { return legal(body); });
       return site.to.emit(*node.op, {site.operands.begin(), site.operands.end()}, std::move(attrs));

@@ -1,6 +1,7 @@
 // The state that the copies of a CompiledGraph share, and that of a PendingRun.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <variant>
@@ -11,6 +12,24 @@
 #include "runtime/tensor_on_device.h"
 
 namespace rlx {
+
+/// Runs that CompiledGraph::commit_no_wait began.
+class CommittedRuns {
+ public:
+  void add(PendingRun run);
+  /// Waits for them, and says nothing of how they ended.
+  void wait() {
+    if (has_any_.load(std::memory_order_acquire)) wait_for_each();
+  }
+  /// They are forgotten here.
+  std::vector<PendingRun> take();
+
+ private:
+  void wait_for_each();
+  std::mutex mutex_;
+  std::vector<PendingRun> runs_;
+  std::atomic<bool> has_any_ = false;
+};
 
 struct CompiledGraph::State {
   Graph graph;  // as the user gave it
@@ -43,8 +62,14 @@ struct CompiledGraph::State {
   std::set<std::string> unbound = {};     // the names of params that are not bound yet
   /// Params that were bound before the graph was compiled.
   std::map<std::string, std::variant<Tensor, DeviceTensor>> waiting = {};
+  CommittedRuns committed = {};
 
   void compile();
+  /// Before a run whose caller waits for it.
+  void begin_run() {
+    compile();
+    committed.wait();
+  }
   /// Binds a param of the executable. Its type has been checked.
   void bind(const std::string& name, const std::variant<Tensor, DeviceTensor>& value);
   bool is_donated(size_t input) const { return signature.modes[input] != ArgumentMode::read; }

@@ -470,7 +470,7 @@ void check_counts(const CompiledGraph::State& g, size_t inputs, size_t outputs) 
 }  // namespace
 
 void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs, GraphState& state) const {
-  state_->compile();
+  state_->begin_run();
   check_counts(*state_, inputs.size(), outputs.size());
   if (state_->on_host)
     return state.impl().run_on_host(*state_, inputs, outputs, {state_->threads.load(std::memory_order_relaxed)});
@@ -478,7 +478,7 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs, GraphSta
 }
 
 Profile CompiledGraph::profile(const std::vector<NamedTensor>& inputs, GraphState& state) const {
-  state_->compile();
+  state_->begin_run();
   const std::vector<Tensor> given = ordered(inputs, true);
   std::vector<Tensor> outputs(state_->free_outputs.size());
   std::vector<StepTime> times;

@@ -209,7 +209,7 @@ std::vector<Tensor> CompiledGraph::run_ordered(Tensors inputs) const {
   return outputs;
 }
 void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
-  state_->compile();
+  state_->begin_run();
   if (outputs.size() != state_->signature.outputs.size())
     fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
          " outputs, got room for ", outputs.size());
@@ -221,7 +221,7 @@ void CompiledGraph::run_into(Tensors inputs, std::span<Tensor> outputs) const {
   state_->on_host->run(inputs, outputs, {state_->threads.load(std::memory_order_relaxed), nullptr});
 }
 void CompiledGraph::run_into_memory(Tensors inputs, std::span<const std::span<std::byte>> memory) const {
-  state_->compile();
+  state_->begin_run();
   if (memory.size() != state_->signature.outputs.size())
     fail(ErrorCode::invalid_argument, "graph '", state_->graph.name(), "' has ", state_->signature.outputs.size(),
          " outputs, got memory for ", memory.size());

@@ -1,6 +1,7 @@
 // Runs that go on beside their callers, and runs on devices with memory of their own.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/event_source.h"
 #include "ir/rewrite.h"
@@ -338,6 +339,51 @@ PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs, Grap
   auto record = std::make_shared<RunRecord>();
   const std::vector<DeviceTensor> given = fed(*state_, ordered(inputs, true), *record, state_->free_inputs);
   return submit_with_state(state_, given, state.impl(), record);
+}
+
+// ---- runs that the graph remembers ----
+void CommittedRuns::add(PendingRun run) {
+  std::scoped_lock lock(mutex_);
+  // Those that ended well are of no use behind another.
+  std::erase_if(runs_, [](const PendingRun& r) { return r.is_done() && !r.event().error(); });
+  runs_.push_back(std::move(run));
+  has_any_.store(true, std::memory_order_release);
+}
+std::vector<PendingRun> CommittedRuns::take() {
+  std::scoped_lock lock(mutex_);
+  has_any_.store(false, std::memory_order_relaxed);
+  return std::exchange(runs_, {});
+}
+void CommittedRuns::wait_for_each() {
+  std::vector<PendingRun> runs;
+  {
+    std::scoped_lock lock(mutex_);
+    runs = runs_;
+  }
+  for (const PendingRun& run : runs) try {
+      run.wait();
+    } catch (...) {  // sync_pending throws it
+    }
+}
+
+void CompiledGraph::commit_no_wait(const std::vector<NamedTensor>& inputs) const {
+  state_->committed.add(run_async(inputs));
+}
+void CompiledGraph::commit_no_wait(const std::vector<NamedTensor>& inputs, GraphState& state) const {
+  state_->committed.add(run_async(inputs, state));
+}
+std::vector<Tensor> CompiledGraph::sync_pending() const {
+  const std::vector<PendingRun> runs = state_->committed.take();
+  std::vector<Tensor> results;
+  std::exception_ptr first;
+  for (const PendingRun& run : runs) try {
+      if (&run == &runs.back()) results = run.get();
+      else run.wait();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  if (first) std::rethrow_exception(first);
+  return results;
 }
 
 bool ran_from_host(const State& state, Tensors inputs, std::span<Tensor> outputs,

@@ -201,6 +201,28 @@ static void a_param_is_on_the_device(const char* device) {
   rlx_compiled_free(scaled);
 }
 
+static void runs_are_committed(const char* device) {
+  rlx_compiled* scaled = compiled_for(device, kScaled, NULL);
+  rlx_tensor *x = on_host(kCount), *w = on_host(kCount), *y = NULL;
+  OK(rlx_compiled_set_param(scaled, "w", w, &error));
+  const rlx_tensor *inputs[] = {x}, *others[] = {w};
+  OK(rlx_compiled_sync_pending(scaled, &y, 1, &error));
+  EXPECT(y == NULL);
+  OK(rlx_compiled_commit_no_wait(scaled, inputs, 1, &error));
+  OK(rlx_compiled_run(scaled, others, 1, &y, 1, &error));
+  rlx_tensor_free(y);
+  OK(rlx_compiled_sync_pending(scaled, &y, 1, &error));
+  EXPECT(y != NULL && memcmp(rlx_tensor_data(y), (const float[]){0, 1, 4, 9}, 4 * sizeof(float)) == 0);
+  rlx_tensor_free(y);
+  OK(rlx_compiled_sync_pending(scaled, &y, 1, &error));
+  EXPECT(y == NULL);
+  FAILS(rlx_compiled_commit_no_wait(scaled, inputs, 0, &error), RLX_INVALID_ARGUMENT, "has 1 inputs");
+  FAILS(rlx_compiled_sync_pending(scaled, NULL, 0, &error), RLX_INVALID_ARGUMENT, "has 1 outputs");
+  rlx_tensor_free(x);
+  rlx_tensor_free(w);
+  rlx_compiled_free(scaled);
+}
+
 typedef struct ending {
   volatile int calls;
   rlx_status status;
@@ -257,6 +279,7 @@ int main(void) {
     runs_follow_one_another(kDevices[i]);
     a_donated_input_is_gone(kDevices[i]);
     a_param_is_on_the_device(kDevices[i]);
+    runs_are_committed(kDevices[i]);
     a_run_is_cancelled(kDevices[i]);
   }
   if (failures == 0) puts("all hold");

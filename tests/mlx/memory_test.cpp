@@ -5,6 +5,7 @@
 #include <cmath>
 #include <thread>
 
+#include "mlx/modes.h"
 #include "reference/interpreter.h"
 #include "rlx/element.h"
 #include "rlx/ops.h"
@@ -16,15 +17,6 @@
 using namespace rlx;
 
 namespace {
-
-/// The modes of mlx; none, and it is said, where this build has no MLX.
-std::vector<Device> modes() {
-  std::vector<Device> all;
-  if (!is_available(Device::mlx())) MESSAGE("mlx is not here: skipped");
-  else
-    for (const char* mode : {"lazy", "eager", "compiled"}) all.emplace_back("mlx", 0, std::vector<std::string>{mode});
-  return all;
-}
 
 constexpr int64_t kPlaces = 512, kWidth = 64;
 
@@ -81,7 +73,7 @@ Followed by_reference(int tokens) {
 
 TEST_CASE("a decoder's cache stays on the device: a token moves its own bytes and its result's") {
   const Followed wanted = by_reference(4);
-  for (const Device& device : modes()) {
+  for (const Device& device : test::mlx_modes()) {
     CAPTURE(device.name());
     const CompiledGraph step = decoder_on(device);
     GraphState state = step.new_state();
@@ -101,7 +93,7 @@ TEST_CASE("a decoder's cache stays on the device: a token moves its own bytes an
 }
 
 TEST_CASE("a copy of a state goes its own way, and copies nothing until it does") {
-  for (const Device& device : modes()) {
+  for (const Device& device : test::mlx_modes()) {
     CAPTURE(device.name());
     const CompiledGraph step = decoder_on(device);
     GraphState state = step.new_state();
@@ -123,7 +115,7 @@ TEST_CASE("outputs stay on the device and are fed to the next run; several runs 
   Graph g("twice");
   g.output(g.input("x", f32, {1000}) * 2.0, "x");
   const Tensor one = full(f32, {1000}, 1);
-  for (const Device& device : modes()) {
+  for (const Device& device : test::mlx_modes()) {
     CAPTURE(device.name());
     const CompiledGraph twice = Session(device).compile(g);
     DeviceTensor x = device_put(one, device);
@@ -148,7 +140,7 @@ TEST_CASE("a param is a tensor of the device, and one that is donated elsewhere 
   grows.output(grows.input("w", f32, {4}) + 1.0, "w");
   CompileOptions options;
   options.donate = {"w"};
-  for (const Device& device : modes()) {
+  for (const Device& device : test::mlx_modes()) {
     CAPTURE(device.name());
     Session session(device);
     CompiledGraph sum = session.compile(adds);
@@ -172,7 +164,7 @@ TEST_CASE("steps of training copy batches there, and the loss and the norm back,
   };
   TrainingSession here = session_on(Device::cpu());
   for (int i = 0; i < 20; ++i) here.step(problem.batch());
-  for (const Device& device : modes()) {
+  for (const Device& device : test::mlx_modes()) {
     CAPTURE(device.name());
     TrainingSession session = session_on(device);
     const Transfers before = transfers_of(device);
@@ -191,7 +183,7 @@ TEST_CASE("four threads with a state each, and runs in the background between th
   CompileOptions options;
   options.donate = {"s"};
   const Tensor one = full(f32, {64}, 1);
-  for (const Device& device : modes()) {
+  for (const Device& device : test::mlx_modes()) {
     CAPTURE(device.name());
     const CompiledGraph sum = Session(device).compile(g, options);
     GraphState shared = sum.new_state();

@@ -2,6 +2,7 @@
 // (tests/golden/generate/mlx_packed.py), and of every form that is laid out anew for them.
 #include <doctest/doctest.h>
 
+#include "mlx/modes.h"
 #include "reference/interpreter.h"
 #include "rlx/element.h"
 #include "rlx/io.h"
@@ -14,12 +15,6 @@ using namespace rlx;
 namespace {
 
 using Params = std::map<std::string, Tensor, std::less<>>;
-
-bool is_here() {
-  const bool here = is_available(Device::mlx());
-  if (!here) MESSAGE("mlx is not here: skipped");
-  return here;
-}
 
 /// The product of "x" with params "w", "scale", ... as `params` has them.
 Graph product(const Type& x, const Params& params, int64_t block, bool transposed) {
@@ -47,9 +42,6 @@ bool is_taken_whole(const CompiledGraph& compiled) {
   return std::any_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == &op::dequant_matmul; }) &&
          compiled.report().count(Verdict::interpreted) == 0;
 }
-Tensor as(DType dtype, const Shape& shape, const Tensor& bytes) {
-  return Tensor::borrow(dtype, shape, bytes.bytes(), std::make_shared<Tensor>(bytes));
-}
 
 }  // namespace
 
@@ -70,11 +62,12 @@ TEST_CASE("affine, mxfp4, mxfp8 and nvfp4 weights as mx.quantize packs them give
     const auto named = [&](const char* part) { return file.tensor(c.name + "/" + part); };
     const Tensor x = named("x"), wanted = named("y"), scales = named("scales");
     const int64_t n = wanted.shape()[1], k = x.shape()[1];
-    Params params = {{"w", as(c.codes, {n, k}, named("words"))}, {"scale", as(c.scales, scales.shape(), scales)}};
+    Params params = {{"w", test::with_bytes_of(named("words"), c.codes, {n, k})},
+                     {"scale", test::with_bytes_of(scales, c.scales, scales.shape())}};
     if (c.scales == f32) params["bias"] = named("biases");
     const Graph g = product(x.type(), params, c.group, true);
     CHECK(difference(compiled_on(Device::cpu(), g, params).run({{"x", x}})[0], wanted, 2e-5) == "");
-    if (!is_here()) continue;
+    if (!test::mlx_is_here()) continue;
     for (const char* mode : {"lazy", "eager", "compiled"}) {
       CAPTURE(std::string(mode));
       const CompiledGraph compiled = compiled_on(Device("mlx", 0, {mode}), g, params);
@@ -87,7 +80,7 @@ TEST_CASE("affine, mxfp4, mxfp8 and nvfp4 weights as mx.quantize packs them give
 }
 
 TEST_CASE("packed weights that lie otherwise, and GGUF's blocks, are laid out anew for MLX") {
-  if (!is_here()) return;
+  if (!test::mlx_is_here()) return;
   constexpr int64_t n = 10, k = 256;
   const auto codes = [](DType dtype, const Shape& shape) {
     Tensor t(dtype, shape);
@@ -127,7 +120,7 @@ TEST_CASE("packed weights that lie otherwise, and GGUF's blocks, are laid out an
 }
 
 TEST_CASE("weights of blocks that are bound anew are packed anew, and several shapes of x share them") {
-  if (!is_here()) return;
+  if (!test::mlx_is_here()) return;
   Graph g("linear");
   const Dim rows = Dim::symbol("N");
   g.output(dequant_matmul(g.input("x", f32, {rows, 64}), g.param("w", q8_0, {5, 64})));

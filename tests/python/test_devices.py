@@ -236,3 +236,24 @@ def test_what_is_no_plugin_is_refused(tmp_path):
     for path in [tmp_path / "text.so", str(tmp_path / "none.so"), ""]:
         with pytest.raises(OSError, match="no library that can be loaded"):
             rlx.load_plugin(path)
+
+
+def test_committed_runs_are_waited_for_by_the_next_run(device):
+    graph = rlx.Graph.parse("""graph @sum {
+  %0 = input() @"x" : f32[2, 3]
+  %1 = param() @"w" : f32[2, 3]
+  %2 = add(%0, %1) : f32[2, 3]
+  return %2 @"y"
+}""")
+    compiled = rlx.Session(device).compile(graph)
+    compiled.set_param("w", X)
+    assert compiled.sync_pending() is None
+    for by in (1, 2, 3):
+        given = X * np.float32(by)
+        compiled.commit_no_wait({"x": given})
+        given[:] = 0  # it was copied
+    assert np.array_equal(compiled.run({"x": X})["y"], X * 2)
+    assert np.array_equal(compiled.sync_pending()["y"], X * 4)
+    assert compiled.sync_pending() is None
+    with pytest.raises(rlx.Error, match="'x' is not given"):
+        compiled.commit_no_wait({})

@@ -481,12 +481,50 @@ class Compiled:
             if not isinstance(state, State):
                 raise TypeError(_native.at_user_line(f"state is a State, as new_state() gives one, not a {type(state).__name__}"))
             takes = [i for i in takes if lib.rlx_compiled_input_mode(self.handle, i) != 1]
+        arrays = self._arrays_of(inputs, takes, " besides its state" if state is not None else "")
+        if state is None:
+            self._require_arrays()
+            return dict(zip(self.output_names, self.call(arrays)))
+        gives = [i for i in range(len(self.outputs)) if not lib.rlx_compiled_output_is_update(self.handle, i)]
+
+        def call(*rest):
+            check(lib.rlx_compiled_run_with_state, self.handle, state.handle, *rest)
+        return dict(zip([self.output_names[i] for i in gives], _with_tensors(call, arrays, len(gives))))
+
+    def commit_no_wait(self, inputs):
+        """Begins a run on a dict of inputs by their names, and returns. They are copied. What runs the graph and waits (`run`, `call`)
+        waits first for what was committed; `sync_pending` gives the outputs."""
+        self._require_arrays()
+        arrays = self._arrays_of(inputs, range(len(self.inputs)))
+
+        def commit(given, count, _, __):
+            check(lib.rlx_compiled_commit_no_wait, self.handle, given, count)
+        _with_tensors(commit, arrays, 0)
+
+    def sync_pending(self):
+        """Waits for all runs that were committed since the last call: the outputs of the last one, a dict by their names; None if there
+        was none. An error that ended one of them is raised here."""
+        outputs = (c_void_p * max(1, len(self.outputs)))()
+        check(lib.rlx_compiled_sync_pending, self.handle, outputs, len(self.outputs))
+        try:
+            made = [_array_of(t) for t in outputs if t]
+        finally:
+            for handle in list(outputs):
+                lib.rlx_tensor_free(handle)
+        return dict(zip(self.output_names, made)) if made else None
+
+    def _require_arrays(self):
+        for (_, made), (dtype, _) in zip(self._made, self.outputs):
+            if made is None:
+                raise TypeError(_native.at_user_line(f"NumPy has no {dtype}: give a state, as new_state() makes one"))
+
+    def _arrays_of(self, inputs, takes, besides=""):
         wanted = [self.input_names[i] for i in takes]
         missing = [n for n in wanted if n not in inputs]
         unknown = [n for n in inputs if n not in wanted]
         if missing or unknown:
             raise _native.Error(_native.at_user_line(
-                f"the graph takes the inputs {', '.join(wanted) or 'none'}{' besides its state' if state is not None else ''}; "
+                f"the graph takes the inputs {', '.join(wanted) or 'none'}{besides}; "
                 + (f"{missing[0]!r} is not given" if missing else f"{unknown[0]!r} is none of them")))
         arrays = []
         for i in takes:
@@ -495,16 +533,7 @@ class Compiled:
             if _dtypes.FROM_NUMPY.get(a.dtype) != dtype:
                 raise TypeError(_native.at_user_line(f"the input {name!r} is {dtype}, got {a.dtype}; convert it"))
             arrays.append(np.ascontiguousarray(a).reshape(a.shape))
-        if state is None:
-            for (_, made), (dtype, _) in zip(self._made, self.outputs):
-                if made is None:
-                    raise TypeError(_native.at_user_line(f"NumPy has no {dtype}: give a state, as new_state() makes one"))
-            return dict(zip(self.output_names, self.call(arrays)))
-        gives = [i for i in range(len(self.outputs)) if not lib.rlx_compiled_output_is_update(self.handle, i)]
-
-        def call(*rest):
-            check(lib.rlx_compiled_run_with_state, self.handle, state.handle, *rest)
-        return dict(zip([self.output_names[i] for i in gives], _with_tensors(call, arrays, len(gives))))
+        return arrays
 
     def call(self, arrays):
         """Contiguous arrays of the declared types in, new arrays out. One C call."""

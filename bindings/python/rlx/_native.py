@@ -265,6 +265,8 @@ _SIGNATURES = {
     "rlx_compiled_name": (c_char_p, [_p, c_int, c_size_t]),
     "rlx_compiled_type": (c_int, [_p, c_int, c_size_t, c_char_p, c_size_t, POINTER(c_size_t), _err]),
     "rlx_compiled_run": (c_int, [_p, POINTER(_p), c_size_t, POINTER(_p), c_size_t, _err]),
+    "rlx_compiled_commit_no_wait": (c_int, [_p, POINTER(_p), c_size_t, _err]),
+    "rlx_compiled_sync_pending": (c_int, [_p, POINTER(_p), c_size_t, _err]),
     "rlx_compiled_call": (c_int, [_p, _p, c_size_t, _p, c_size_t, _err]),  # buffers as bytes
     "rlx_compiled_report": (c_int, [_p, POINTER(c_char_p), _err]),
     "rlx_compiled_free": (None, [_p]),

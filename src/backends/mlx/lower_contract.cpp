@@ -10,10 +10,19 @@
 namespace rlx::mlx_backend {
 namespace {
 
+/// In how many parts the elements of an axis are added up: a divisor, and 0 if there is none of a fitting size.
+int parts_of(int extent) {
+  for (int parts = 256; parts >= 16; --parts)
+    if (extent % parts == 0) return parts;
+  return 0;
+}
+
 /// Reduced over these axes, in the dtype of x, which f16 and bf16 must not be.
 mx::array reduced(const mx::array& x, Reduction kind, const std::vector<int>& axes, mx::Stream s) {
   switch (kind) {
-    case Reduction::sum: return mx::astype(mx::sum(x, axes, false, s), x.dtype(), s);
+    case Reduction::sum:
+      if (x.dtype() == mx::float32 && is_on_cpu(s)) return mx::squeeze(summed(x, axes, s), axes, s);
+      return mx::astype(mx::sum(x, axes, false, s), x.dtype(), s);
     case Reduction::prod: return mx::astype(mx::prod(x, axes, false, s), x.dtype(), s);
     case Reduction::max: return mx::max(x, axes, false, s);
     case Reduction::min: return mx::min(x, axes, false, s);
@@ -62,6 +71,32 @@ std::optional<std::string> can_convolve(const Question& q) {
   return std::nullopt;
 }
 }  // namespace when
+
+mx::array summed(mx::array x, std::vector<int> axes, mx::Stream s) {
+  constexpr int kMostAtOnce = 256;
+  int64_t count = 1;
+  for (int axis : axes) count *= x.shape(axis);
+  if (count <= kMostAtOnce || !is_on_cpu(s)) return mx::sum(x, axes, true, s);
+  std::sort(axes.rbegin(), axes.rend());
+  for (int axis : axes) {
+    // Of the last axis the parts stand side by side, so that MLX adds up vectors.
+    const bool is_last = axis == static_cast<int>(x.ndim()) - 1;
+    while (x.shape(axis) > kMostAtOnce) {
+      const int n = x.shape(axis), parts = parts_of(n);
+      if (parts == 0) {
+        mx::Shape first(x.ndim(), 0), cut = x.shape();
+        first[static_cast<size_t>(axis)] = cut[static_cast<size_t>(axis)] = n - n % kMostAtOnce;
+        const mx::array most = mx::slice(x, mx::Shape(x.ndim(), 0), cut, s), rest = mx::slice(x, first, x.shape(), s);
+        x = mx::add(summed(most, {axis}, s), mx::sum(rest, axis, true, s), s);
+        continue;
+      }
+      x = mx::unflatten(x, axis, is_last ? mx::Shape{parts, n / parts} : mx::Shape{n / parts, parts}, s);
+      x = mx::sum(x, is_last ? axis : axis + 1, false, s);
+    }
+    x = mx::sum(x, axis, true, s);
+  }
+  return x;
+}
 
 Lowered lower_reduce(Lowering& l) {
   const auto& a = l.attrs<ReduceAttrs>();

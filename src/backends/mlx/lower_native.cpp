@@ -1,6 +1,7 @@
 // Composites for which MLX has one operation with the same meaning. The rest are composed.
 #include <mlx/fast.h>
 #include <mlx/fft.h>
+#include <mlx/random.h>
 
 #include <cmath>
 #include <limits>
@@ -13,7 +14,13 @@
 namespace rlx::mlx_backend {
 namespace {
 
+constexpr int64_t kLongRow = 2048;
+
 int axis_of(int64_t axis, const Type& type) { return static_cast<int>(valid_axis(axis, type.rank())); }
+/// Along the last axis of a matrix, which stays as an extent of 1.
+mx::array mean_of(const mx::array& x, mx::Stream s) {
+  return mx::multiply(summed(x, {1}, s), number(1.0 / x.shape(1), f32), s);
+}
 
 }  // namespace
 
@@ -42,11 +49,67 @@ std::optional<std::string> can_attend(const Question& q) {
 std::optional<std::string> can_multiply_packed(const Question& q) {
   std::string why;
   if (!packed_form(q, &why)) return why;
-  for (size_t i = 1; i < q.operands.size() && q.is_weight; ++i)
-    if (!q.is_weight(i)) return "MLX's form of the weights is made once, of params and constants";
+  for (size_t i : weight_operands(q.node))
+    if (q.is_weight && !q.is_weight(i)) return "MLX's form of the weights is made once, of params and constants";
+  return std::nullopt;
+}
+std::optional<std::string> can_draw(const Question& q) {
+  const auto& a = q.node.attrs.as<RngBitsAttrs>();
+  if (a.algorithm != RngAlgorithm::threefry_original) return "MLX draws as threefry_original does";
+  if (a.dtype == u64) return "MLX draws words of 8, 16 and 32 bits";
+  if (q.operands[0].rank() != 1) return "MLX draws for one key at a time";
   return std::nullopt;
 }
 }  // namespace when
+
+namespace {
+
+/// Which matrix of a stack each row is multiplied with. Where there is none such it is the first, and `none` is true.
+struct Choice {
+  mx::array index, none;
+  Choice(Lowering& l, int count) : index(mx::astype(l.in[2], mx::int64, l.s)), none(index) {
+    none =
+        mx::logical_or(mx::less(index, integer(0, i64), l.s), mx::greater_equal(index, integer(count, i64), l.s), l.s);
+    index = mx::astype(mx::where(none, integer(0, i64), index, l.s), mx::uint32, l.s);
+  }
+  /// y[m, 1, n] as the result: NaN where there is no matrix.
+  Lowered result(Lowering& l, const mx::array& y) const {
+    const mx::array rows = mx::reshape(none, {static_cast<int>(none.size()), 1}, l.s);
+    return {narrowed(l, mx::where(rows, number(NAN, f32), mx::reshape(y, l.shape(), l.s), l.s))};
+  }
+};
+/// x[m, k] as m matrices of one row.
+mx::array rows_of(Lowering& l) {
+  const mx::array x = wide(l, 0);
+  return mx::expand_dims(x, 1, l.s);
+}
+
+}  // namespace
+
+Lowered lower_grouped_product(Lowering& l) {
+  const int experts = l.in[1].shape(0);
+  if (experts == 0) return {mx::full(l.shape(), number(NAN, l.result().dtype), l.dtype(), l.s)};
+  const Choice chosen(l, experts);
+  if (l.in[0].shape(1) == 0) return chosen.result(l, mx::zeros(l.shape(), mx::float32, l.s));
+  return chosen.result(l, mx::gather_mm(rows_of(l), wide(l, 1), std::nullopt, chosen.index, false, l.s));
+}
+
+Lowered lower_packed_grouped_product(Lowering& l) {
+  const PackedForm form = packed_form({l.node, l.types}).value();
+  const Choice chosen(l, l.packed[0].shape(0));
+  std::optional<mx::array> biases;
+  if (l.packed.size() > 2) biases = l.packed[2];
+  mx::array y = mx::gather_qmm(rows_of(l), l.packed[0], l.packed[1], biases, std::nullopt, chosen.index, true,
+                               form.group, form.bits, form.mode, std::nullopt, false, l.s);
+  if (l.attrs<DequantGroupedMatmulAttrs>().has_global)
+    y = mx::multiply(y, mx::astype(l.in.back(), mx::float32, l.s), l.s);
+  return chosen.result(l, y);
+}
+
+/// MLX's generator is Threefry, with the counters of RngAlgorithm::threefry_original.
+Lowered lower_random_bits(Lowering& l) {
+  return {mx::random::bits(l.shape(), static_cast<int>(byte_size(l.result().dtype)), l.in[0], l.s)};
+}
 
 Lowered lower_packed_product(Lowering& l) {
   const auto& a = l.attrs<DequantMatmulAttrs>();
@@ -86,7 +149,15 @@ Lowered lower_norm(Lowering& l) {
   if (a.has_beta) beta = mx::reshape(wide(l, next++), {-1}, l.s);
   const auto epsilon = static_cast<float>(a.epsilon);
   // A mean far from zero, taken off once, leaves the error of its rounding in each element; MLX takes off that.
-  if (l.node.op == &op::layer_norm) x = mx::subtract(x, mx::mean(x, -1, true, l.s), l.s);
+  if (l.node.op == &op::layer_norm) x = mx::subtract(x, mean_of(x, l.s), l.s);
+  if (n > kLongRow && is_on_cpu(l.s)) {  // MLX's own sum of squares is of one element after another
+    if (l.node.op == &op::layer_norm) x = mx::subtract(x, mean_of(x, l.s), l.s);
+    const mx::array spread = mx::add(mean_of(mx::square(x, l.s), l.s), number(epsilon, f32), l.s);
+    mx::array y = mx::multiply(x, mx::rsqrt(spread, l.s), l.s);
+    if (gamma) y = mx::multiply(y, *gamma, l.s);
+    if (beta) y = mx::add(y, *beta, l.s);
+    return {narrowed(l, mx::reshape(y, l.shape(), l.s))};
+  }
   mx::array y = l.node.op == &op::layer_norm ? mx::fast::layer_norm(x, gamma, beta, epsilon, l.s)
                                              : mx::fast::rms_norm(x, gamma, epsilon, l.s);
   if (l.node.op == &op::rms_norm && beta) y = mx::add(y, *beta, l.s);

@@ -27,8 +27,14 @@ std::optional<std::string> taken_if(bool taken, const char* otherwise) {
 
 std::span<const Row> rows() { return kRows; }
 
-bool has_packed_weights(const OpDef* op) { return op == &op::dequant_matmul; }
-bool is_control(const OpDef* op) { return op == &op::if_else || op == &op::while_loop || op == &op::scan; }
+bool has_packed_weights(const OpDef* op) { return op == &op::dequant_matmul || op == &op::dequant_grouped_matmul; }
+bool is_control(const Node& node, Types operands) {
+  if (node.op == &op::if_else || node.op == &op::while_loop) return true;
+  if (node.op != &op::scan) return false;
+  const auto is_whole = [](const Type& t) { return has_dtype(t.dtype) || is_byte_sized(t.dtype); };
+  return std::all_of(operands.begin(), operands.end(), is_whole) &&
+         std::all_of(node.types.begin(), node.types.end(), is_whole);
+}
 
 const Row* find_row(const Question& q, std::string* why) {
   std::string reason;

@@ -49,8 +49,9 @@ std::span<const Row> rows();
 /// The row that takes the node; null if none does. `why` is then the dtype that MLX lacks, or the refusal of the last
 /// row that was asked.
 const Row* find_row(const Question&, std::string* why = nullptr);
-/// Control flow, which needs no row: the host decides, and MLX runs the bodies.
-bool is_control(const OpDef* op);
+/// Control flow, which needs no row: the host decides, and MLX runs the bodies. A scan over slices that are no whole
+/// bytes is none: its reference runs.
+bool is_control(const Node& node, Types operands);
 
 /// Whether the op multiplies with weights that are laid out anew, once, for the row that takes it (packed_weights.h).
 bool has_packed_weights(const OpDef* op);
@@ -69,6 +70,10 @@ mx::array wide(Lowering& l, size_t i);
 /// As the dtype of result `i`.
 mx::array narrowed(Lowering& l, mx::array x, size_t i = 0);
 DType wide_dtype(DType dtype);
+inline bool is_on_cpu(mx::Stream s) { return s.device.type == mx::Device::cpu; }
+/// The sum over axes, as dims of 1. On the processor MLX adds up all elements one after another, in f32: the more there
+/// are, the less their last ones count. Here parts are added up first.
+mx::array summed(mx::array x, std::vector<int> axes, mx::Stream s);
 std::vector<int> ints(const std::vector<int64_t>& all);
 
 namespace when {
@@ -96,6 +101,7 @@ std::optional<std::string> can_normalize(const Question&);
 std::optional<std::string> can_attend(const Question&);
 std::optional<std::string> is_cumulated(const Question&);
 std::optional<std::string> can_multiply_packed(const Question&);
+std::optional<std::string> can_draw(const Question&);
 }  // namespace when
 
 #define RLX_LOWERING(name, condition, on, becomes, function) Lowered function(Lowering&);

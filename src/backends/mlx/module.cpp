@@ -33,7 +33,7 @@ class MlxProgram final : public Program {
 
 /// Whether the executable, or the host, takes a node that no row takes.
 bool is_taken_without_row(const Question& q) {
-  return is_control(q.node.op) || (q.node.op->is_primitive() && q.node.op->reference);
+  return is_control(q.node, q.operands) || (q.node.op->is_primitive() && q.node.op->reference);
 }
 
 class MlxModule final : public Module {
@@ -84,9 +84,9 @@ class MlxModule final : public Module {
                     if (find_row(q, &why) || is_taken_without_row(q)) return std::nullopt;
                     return why;
                   }};
-    target.interprets = [](const Question& q) { return !find_row(q) && !is_control(q.node.op); };
+    target.interprets = [](const Question& q) { return !find_row(q) && !is_control(q.node, q.operands); };
     target.remark = [](const Question& q) -> std::string {
-      if (is_control(q.node.op)) return "the host decides, and MLX runs the bodies";
+      if (is_control(q.node, q.operands)) return "the host decides, and MLX runs the bodies";
       const Row* row = find_row(q);
       return row ? text_of(row->becomes, row->on == On::cpu ? ", on the processor" : "") : std::string();
     };

@@ -14,6 +14,14 @@ namespace {
 
 using Attrs = DequantMatmulAttrs;
 
+/// What both products say of their weights, in the words of the one without experts.
+Attrs attrs_of(const Node& node) {
+  if (node.op == &op::dequant_matmul) return node.attrs.as<Attrs>();
+  const auto& a = node.attrs.as<DequantGroupedMatmulAttrs>();
+  return {!a.columns_last, a.block_size, a.has_scale, a.has_zero_point, a.has_bias, a.has_table, a.has_global};
+}
+bool has_experts(const Node& node) { return node.op == &op::dequant_grouped_matmul; }
+
 /// The largest group of MLX's of which the elements with one scale are a whole number.
 int group_of(int64_t k, int64_t block_size, std::initializer_list<int> groups) {
   const int64_t block = block_size > 0 ? std::min(block_size, k) : k;
@@ -56,22 +64,36 @@ std::pair<float, float> scale_and_bias(DType dtype, const uint8_t* row, int64_t 
 
 const uint8_t* bytes_of(const mx::array& x) { return x.data<uint8_t>(); }
 
-/// A matrix as MLX has it, while it is written.
+struct Extents {
+  int64_t experts, n, k;  ///< one expert: a matrix
+};
+Extents extents_of(const Type& w, const Attrs& a) {
+  const size_t rank = w.dims.size();
+  const int64_t first = w.dims[rank - 2].value(), second = w.dims[rank - 1].value();
+  const int64_t experts = rank > 2 ? w.dims[0].value() : 1;
+  return is_block(w.dtype) || a.transpose_rhs ? Extents{experts, first, second} : Extents{experts, second, first};
+}
+
+/// Matrices as MLX has them, while they are written. Their rows are counted through.
 struct Packed {
-  int64_t n, k;
+  int64_t n, k, rows;  ///< of one matrix, and the rows of all
+  bool is_stack;
   PackedForm form;
   mx::array words, scales;
   std::optional<mx::array> biases = {};
 
-  Packed(int64_t rows, int64_t columns, PackedForm as)
-      : n(rows), k(columns), form(std::move(as)), words(empty(columns * form.bits / 32, mx::uint32)),
-        scales(empty(columns / form.group, form.mode == "affine" ? mx::float32 : mx::uint8)) {
+  Packed(const Extents& of, bool stack, PackedForm as)
+      : n(of.n), k(of.k), rows(of.experts * of.n), is_stack(stack), form(std::move(as)),
+        words(empty(k * form.bits / 32, mx::uint32)),
+        scales(empty(k / form.group, form.mode == "affine" ? mx::float32 : mx::uint8)) {
     std::fill_n(words.data<uint32_t>(), words.size(), 0U);
-    if (form.mode == "affine") biases = empty(columns / form.group, mx::float32);
+    if (form.mode == "affine") biases = empty(k / form.group, mx::float32);
   }
   mx::array empty(int64_t columns, mx::Dtype dtype) const {
     mx::Shape shape{extent_of(n), extent_of(columns)};
-    return mx::array(mx::allocator::malloc(static_cast<size_t>(n * columns) * dtype.size()), std::move(shape), dtype);
+    if (is_stack) shape.insert(shape.begin(), extent_of(rows / n));
+    return mx::array(mx::allocator::malloc(static_cast<size_t>(rows * columns) * dtype.size()), std::move(shape),
+                     dtype);
   }
   void set_code(int64_t row, int64_t i, unsigned code) {
     auto* bytes = words.data<uint8_t>() + row * (k * form.bits / 8);
@@ -94,7 +116,7 @@ void pack_blocks(DType dtype, const uint8_t* from, Packed& to) {
   const BlockDecoder decode = block_decoder(dtype);
   std::vector<float> values(static_cast<size_t>(to.k));
   const auto largest = static_cast<float>((1 << to.form.bits) - 1);
-  for (int64_t row = 0; row < to.n; ++row) {
+  for (int64_t row = 0; row < to.rows; ++row) {
     const uint8_t* bytes = from + row * row_bytes;
     if (dtype == mxfp4) {  // a scale, and 16 bytes: low nibbles, then high ones
       for (int64_t g = 0; g < to.k / 32; ++g) {
@@ -117,15 +139,21 @@ void pack_blocks(DType dtype, const uint8_t* from, Packed& to) {
   }
 }
 
-void pack_codes(const Attrs& a, const std::vector<Type>& operands, std::span<const mx::array> values, Packed& to) {
-  const Type& w = operands[1];
+/// `types` are those of `values`.
+void pack_codes(const Attrs& a, const std::vector<Type>& types, std::span<const mx::array> values, Packed& to) {
+  const Type& w = types[0];
   const int bits = info(w.dtype).bits;
   const bool is_affine = to.form.mode == "affine";
   const unsigned sign = kind_of(w.dtype) == Kind::signed_int ? 1U << (bits - 1) : 0U;
   const auto* codes = bytes_of(values[0]);
-  for (int64_t row = 0; row < to.n; ++row)
+  // Element i, or scale i, of a row of all, where a matrix has `length` of them in a row: along the codes' last dim, or
+  // the last but one.
+  const auto place = [&](int64_t row, int64_t i, int64_t length) {
+    return a.transpose_rhs ? row * length + i : (row / to.n * length + i) * to.n + row % to.n;
+  };
+  for (int64_t row = 0; row < to.rows; ++row)
     for (int64_t i = 0; i < to.k; ++i) {
-      const int64_t bit = (a.transpose_rhs ? row * to.k + i : i * to.n + row) * bits;
+      const int64_t bit = place(row, i, to.k) * bits;
       unsigned code = codes[bit / 8];
       if (bit % 8 + bits > 8) code |= static_cast<unsigned>(codes[bit / 8 + 1]) << 8;
       to.set_code(row, i, ((code >> (bit % 8)) & ((1U << bits) - 1)) ^ sign);
@@ -136,15 +164,14 @@ void pack_codes(const Attrs& a, const std::vector<Type>& operands, std::span<con
   const auto part = [&](bool has) -> std::optional<Tensor> {
     if (!has) return std::nullopt;
     const size_t i = next++;
-    const Shape shape = shape_of(operands[i + 1].dims);
-    return Tensor::borrow(operands[i + 1].dtype, shape,
+    const Shape shape = shape_of(types[i].dims);
+    return Tensor::borrow(types[i].dtype, shape,
                           {reinterpret_cast<const std::byte*>(bytes_of(values[i])), values[i].nbytes()});
   };
   const auto scale = part(true), zero = part(a.has_zero_point), bias = part(a.has_bias);
-  for (int64_t row = 0; row < to.n; ++row)
+  for (int64_t row = 0; row < to.rows; ++row)
     for (int64_t g = 0; g < to.k / to.form.group; ++g) {
-      const int64_t b = g * to.form.group / block;
-      const auto from = static_cast<size_t>(a.transpose_rhs ? row * count + b : b * to.n + row);
+      const auto from = static_cast<size_t>(place(row, g * to.form.group / block, count));
       if (!is_affine) {
         to.scales.data<uint8_t>()[to.at(row, g)] = static_cast<uint8_t>(scale->bytes()[from]);
         continue;
@@ -157,18 +184,11 @@ void pack_codes(const Attrs& a, const std::vector<Type>& operands, std::span<con
     }
 }
 
-struct Extents {
-  int64_t n, k;
-};
-Extents extents_of(const Type& w, const Attrs& a) {
-  const int64_t first = w.dims[0].value(), second = w.dims[1].value();
-  return is_block(w.dtype) || a.transpose_rhs ? Extents{first, second} : Extents{second, first};
-}
-
 }  // namespace
 
 std::optional<PackedForm> packed_form(const Question& q, std::string* why) {
-  const auto& a = q.node.attrs.as<Attrs>();
+  const Attrs a = attrs_of(q.node);
+  const std::vector<size_t> weights = weight_operands(q.node);
   const DType x = q.operands[0].dtype;
   const Type& w = q.operands[1];
   const auto refuse = [&](const std::string& reason) {
@@ -176,44 +196,53 @@ std::optional<PackedForm> packed_form(const Question& q, std::string* why) {
     return std::nullopt;
   };
   if (x != f32 && x != f16 && x != bf16) return refuse("MLX multiplies packed weights with f32, f16 and bf16 only");
-  if (w.dims.size() != 2 || !is_static(w.dims)) return refuse("MLX packs single matrices of known extents");
-  const auto [n, k] = extents_of(w, a);
-  if (n == 0 || k == 0) return refuse("there are no weights");
+  if (w.dims.size() != (has_experts(q.node) ? 3 : 2) || !is_static(w.dims))
+    return refuse("MLX packs matrices of known extents");
+  const auto [experts, n, k] = extents_of(w, a);
+  if (experts == 0 || n == 0 || k == 0) return refuse("there are no weights");
   if (is_block(w.dtype)) {
     if (auto form = form_of_blocks(w.dtype)) return form;
     return refuse(text_of("MLX has no form for blocks of ", w.dtype));
   }
   if (!a.has_scale || a.has_table || a.planes != 1) return refuse("MLX packs codes with scales, of one plane");
-  const DType scale = q.operands[2].dtype;
+  const Type& scales = q.operands[weights[1]];
+  const DType scale = scales.dtype;
   const int bits = info(w.dtype).bits;
   if (w.dtype == f4e2m1fn || w.dtype == f8e4m3fn) {
     if (a.has_zero_point || a.has_bias) return refuse("MLX has no zero points and biases for codes that are floats");
     if (scale == f8e8m0fnu && group_of(k, a.block_size, {32}))
       return PackedForm{bits == 4 ? "mxfp4" : "mxfp8", bits, 32};
     if (scale == f8e4m3fn && bits == 4 && group_of(k, a.block_size, {16})) return PackedForm{"nvfp4", 4, 16};
-    return refuse(text_of("MLX has no form for ", w, " with scales ", q.operands[2]));
+    return refuse(text_of("MLX has no form for ", w, " with scales ", scales));
   }
   const Kind kind = kind_of(w.dtype);
   const bool is_code =
       (kind == Kind::unsigned_int && (bits == 2 || bits == 3 || bits == 4 || bits == 6 || bits == 8)) ||
       (kind == Kind::signed_int && (bits == 4 || bits == 8));
   if (!is_code || !is_float(scale) || info(scale).bits < 16)
-    return refuse(text_of("MLX has no form for ", w, " with scales ", q.operands[2]));
-  for (size_t i = 3; i < q.operands.size(); ++i)
-    if (is_float(q.operands[i].dtype) && q.operands[i].dtype == f64) return refuse("MLX packs no scales of f64");
-  if (scale == f64) return refuse("MLX packs no scales of f64");
+    return refuse(text_of("MLX has no form for ", w, " with scales ", scales));
+  for (size_t i : weights)
+    if (q.operands[i].dtype == f64) return refuse("MLX packs no scales of f64");
   if (const int group = group_of(k, a.block_size, {128, 64, 32})) return PackedForm{"affine", bits, group};
   return refuse(text_of("MLX has scales for 32, 64 or 128 elements of a row, and ", w, " has them for ",
                         a.block_size > 0 ? a.block_size : k));
 }
 
+std::vector<size_t> weight_operands(const Node& node) {
+  std::vector<size_t> all;
+  for (size_t i = 1; i < node.operands.size(); ++i)
+    if (i != 2 || !has_experts(node)) all.push_back(i);  // operand 2 of a grouped product says which expert
+  return all;
+}
+
 std::vector<mx::array> packed_weights(const Node& node, const std::vector<Type>& operands,
                                       std::span<const mx::array> values) {
-  const auto& a = node.attrs.as<Attrs>();
-  const auto [n, k] = extents_of(operands[1], a);
-  Packed to(n, k, packed_form({node, operands}).value());
-  if (is_block(operands[1].dtype)) pack_blocks(operands[1].dtype, bytes_of(values[0]), to);
-  else pack_codes(a, operands, values, to);
+  const Attrs a = attrs_of(node);
+  std::vector<Type> types;
+  for (size_t i : weight_operands(node)) types.push_back(operands[i]);
+  Packed to(extents_of(types[0], a), has_experts(node), packed_form({node, operands}).value());
+  if (is_block(types[0].dtype)) pack_blocks(types[0].dtype, bytes_of(values[0]), to);
+  else pack_codes(a, types, values, to);
   return to.parts();
 }
 

@@ -18,11 +18,16 @@ struct PackedForm {
   std::string mode;
   int bits = 0, group = 0;
 };
-/// The form in which MLX multiplies with the weights of a dequant_matmul; nothing, and the reason, if there is none.
+/// The form in which MLX multiplies with the weights of a dequant_matmul or a dequant_grouped_matmul; nothing, and the
+/// reason, if there is none.
 std::optional<PackedForm> packed_form(const Question& q, std::string* why = nullptr);
 
-/// The weights in that form: words of codes u32[n, k * bits / 32], scales [n, k / group], and biases of mode affine.
-/// `operands` are those of the node, `values` those behind x, evaluated.
+/// Which operands of such a product are its weights: the codes, and what stands beside them.
+std::vector<size_t> weight_operands(const Node& node);
+
+/// The weights in that form: words of codes u32[n, k * bits / 32], scales [n, k / group], and biases of mode affine; of
+/// a grouped product with the experts as a dim in front. `operands` are the types of all operands of the node, `values`
+/// the weight operands, evaluated and dense.
 std::vector<mx::array> packed_weights(const Node& node, const std::vector<Type>& operands,
                                       std::span<const mx::array> values);
 

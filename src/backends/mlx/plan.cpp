@@ -9,6 +9,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "backends/mlx/packed_weights.h"
 #include "ir/leaves.h"
@@ -17,7 +18,8 @@
 namespace rlx::mlx_backend {
 namespace {
 
-constexpr int64_t kTripsAtOnce = 16;  // of a scan, before what it has built is evaluated
+constexpr size_t kLongestName = 4096;  // of packed weights that plans share
+constexpr int64_t kTripsAtOnce = 16;   // of a scan, before what it has built is evaluated
 
 /// Runs code that calls MLX for a node: what it throws arrives as an rlx::Error that names the node.
 template <class F>
@@ -135,7 +137,7 @@ struct Plan::Body {
       rows.back() = find_row({node, operands.back()});
       if (rows.back() && has_packed_weights(node.op)) packed.back() = packed_of(node, operands.back());
       if (has_packed_weights(node.op) && packed.back().empty()) rows.back() = nullptr;
-      const bool control = runs_itself(node, operands.back());
+      const bool control = is_control(node, operands.back());
       if (steps.empty() || control || steps.back().is_control) steps.push_back({{}, control, {}, {}});
       steps.back().nodes.push_back(n);
       step_of[n] = static_cast<int>(steps.size()) - 1;
@@ -159,33 +161,53 @@ struct Plan::Body {
     }
   }
 
-  /// The weights of a product that the row takes, in MLX's form; nothing if they are no params and constants here.
+  /// The weights of a product that the row takes, in MLX's form; nothing if they are known in a run only.
   std::vector<mx::array> packed_of(const Node& node, const std::vector<Type>& types) const {
-    std::vector<mx::array> values;
-    std::string names;
-    bool all_named = true;  // else one is a constant, which other plans have copies of
-    for (size_t i = 1; i < node.operands.size(); ++i) {
-      const Ref r = node.operands[i];
-      if (!leaf(r)) return {};
-      values.push_back(*leaf(r));
-      const Node& from = graph.node(r);
-      all_named &= from.op == &op::param;
-      names += text_of(from.name.size(), ':', from.name);
-    }
-    const auto known = all_named ? context->packed.find(names) : context->packed.end();
+    std::string name;
+    const auto known_as = [&](Ref r) { return append_name(r, name); };
+    std::vector<Ref> weights;
+    for (size_t i : weight_operands(node)) weights.push_back(node.operands[i]);
+    // A constant has no name, and other plans have copies of it.
+    const bool is_named = std::all_of(weights.begin(), weights.end(), known_as);
+    const auto known = is_named ? context->packed.find(name) : context->packed.end();
     if (known != context->packed.end() && known->second.attrs == node.attrs) return known->second.parts;
+    std::vector<mx::array> values;
+    Env env(leaves.size());
+    for (Ref r : weights) {
+      if (!compute_bound(r, env)) return {};
+      values.push_back(mx::contiguous(value(env, r), false, context->streams.cpu));
+    }
+    evaluate(values, *context);
     std::vector<mx::array> parts = packed_weights(node, types, values);
-    if (all_named) context->packed.try_emplace(names, Context::PackedWeights{node.attrs, parts});
+    if (is_named) context->packed.try_emplace(name, Context::PackedWeights{node.attrs, parts});
     return parts;
   }
 
-  /// Whether the executable runs the node. A scan over slices that are no whole bytes is left to the host.
-  static bool runs_itself(const Node& node, const std::vector<Type>& types) {
-    if (!is_control(node.op)) return false;
-    if (node.op != &op::scan) return true;
-    const auto is_whole = [](const Type& t) { return has_dtype(t.dtype) || is_byte_sized(t.dtype); };
-    return std::all_of(types.begin(), types.end(), is_whole) &&
-           std::all_of(node.types.begin(), node.types.end(), is_whole);
+  /// Computes a value that is made of params and constants alone, by nodes before; false if it is not.
+  bool compute_bound(Ref r, Env& env) const {
+    if (leaf(r) || env[place(r)]) return true;
+    const auto n = static_cast<size_t>(r.node);
+    const Node& node = graph.nodes()[n];
+    if (node.op == &op::input || is_control(node, operands[n])) return false;
+    for (Ref from : node.operands)
+      if (!compute_bound(from, env)) return false;
+    std::vector<mx::array> made = build(n, env);
+    for (size_t i = 0; i < made.size(); ++i) env[begins[n] + i] = std::move(made[i]);
+    return true;
+  }
+  /// Adds what tells a value that is made of params apart from any other; false if it is not made of such alone.
+  bool append_name(Ref r, std::string& name) const {
+    const Node& node = graph.node(r);
+    if (node.op == &op::param) return name += text_of(node.name.size(), ':', node.name), true;
+    if (is_leaf(node) || node.operands.empty() || name.size() > kLongestName) return false;
+    std::ostringstream text;
+    text << node.op->name << '.' << r.result << ' ' << node.types[0];
+    if (!node.attrs.empty()) print(text, node.attrs);
+    name += text.str() + '(';
+    for (Ref from : node.operands)
+      if (!append_name(from, name)) return false;
+    name += ')';
+    return true;
   }
 
   void add_bodies(const Node& node, Step& step) {
@@ -384,7 +406,8 @@ void Plan::require_operations() const {
     if (!is_leaf(nodes[n]) && !body_->rows[n])
       fail(ErrorCode::unsupported, "'", nodes[n].op->name, "'",
            nodes[n].name.empty() ? "" : " of '" + nodes[n].name + "'", " is no operation of MLX's here, ",
-           is_control(nodes[n].op) ? "for the host decides of control flow" : "and runs by its reference on the host");
+           is_control(nodes[n], body_->operands[n]) ? "for the host decides of control flow"
+                                                    : "and runs by its reference on the host");
 }
 
 }  // namespace rlx::mlx_backend
