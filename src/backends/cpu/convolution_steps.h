@@ -1,5 +1,5 @@
 // Steps from which convolution_plan.h chooses, and which lower_convolution.cpp and lower_fused_convolution.cpp share.
-// They are made there, in lower_amx_convolution.cpp and in narrow_convolution.cpp. A new
+// They are made there, in lower_amx_convolution.cpp, lower_fma_convolution.cpp and narrow_convolution.cpp. A new
 // kernel is a rule of the plan and a case in both lowerings.
 #pragma once
 

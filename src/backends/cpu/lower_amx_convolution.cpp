@@ -1,10 +1,7 @@
-// Lowers convolutions to matrix tiles (kernels/conv/amx_convolution.h) and to multiply-adds
-// (kernels/conv/fma_convolution.h). Their weights are packed once.
+// Lowers convolutions to matrix tiles (kernels/conv/amx_convolution.h). Their weights are packed once.
 #include "backends/cpu/convolution_steps.h"
 #include "backends/cpu/product.h"
 #include "kernels/conv/amx_convolution.h"
-#include "kernels/conv/fma_convolution.h"
-#include "rlx/io.h"
 
 namespace rlx::cpu {
 namespace {
@@ -24,26 +21,6 @@ class TiledStep final : public Step {
   EpilogueOperands epilogue_;
 };
 
-using kernels::FmaConvolution;
-
-class FmaStep final : public Step {
- public:
-  FmaStep(FmaConvolution convolution, std::shared_ptr<const kernels::AlignedMemory> weights,
-          const EpilogueOperands& epilogue)
-      : convolution_(std::move(convolution)), weights_(std::move(weights)), epilogue_(epilogue) {}
-  size_t scratch_bytes() const override { return convolution_.scratch_bytes(); }
-  bool reads_operand(size_t i) const override { return i != 1; }
-  std::string kernel() const override { return "convolution by multiply-adds"; }
-  void run(const StepArgs& step) const noexcept override {
-    convolution_.run(step.in(0), weights_->get(), step.out(), epilogue_.of(step), step.scratch, thread_pool());
-  }
-
- private:
-  FmaConvolution convolution_;
-  std::shared_ptr<const kernels::AlignedMemory> weights_;
-  EpilogueOperands epilogue_;
-};
-
 }  // namespace
 
 Prepared tiled_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& a, int64_t batch_groups,
@@ -53,19 +30,6 @@ Prepared tiled_convolution(const LoweringContext& c, const kernels::ConvolutionA
   auto weights = c.packed.tiled(*bound, a, c.threads);
   if (!weights) return nullptr;
   return std::make_unique<TiledStep>(kernels::tiled_convolution(a, c.threads, std::move(weights)), epilogue);
-}
-
-Prepared fma_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& a, int64_t batch_groups,
-                         const EpilogueOperands& epilogue) {
-  const Tensor* bound = c.bound(1);
-  if (!bound || !FmaConvolution::supports(a, batch_groups)) return nullptr;
-  FmaConvolution convolution(a, c.threads);
-  const std::string layout =
-      text_of("multiply-adds ", a.out_channels, 'x', a.in_channels, 'x', a.kernel[0], 'x', a.kernel[1], " by ",
-              a.w_out_stride, ' ', a.w_in_stride, ' ', a.w_strides[0], ' ', a.w_strides[1]);
-  auto packed = c.packed.quantized(*bound, layout, convolution.weights_bytes(),
-                                   [&](char* out) { convolution.pack(bound->data(), out); });
-  return std::make_unique<FmaStep>(std::move(convolution), std::move(packed), epilogue);
 }
 
 }  // namespace rlx::cpu

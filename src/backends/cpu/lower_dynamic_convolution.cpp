@@ -30,7 +30,7 @@ class DynamicConvolutionStep final : public Step {
     if (const Tensor* weights = c.bound(1)) {
       std::string layout = text_of("convolution", args.groups);
       for (int d = 0; d < args.spatial; ++d) layout += text_of(' ', args.w_strides[d]);
-      packed_ = c.packed.quantized(*weights, layout, kernels::convolution_weights_bytes(conv_), [&](char* out) {
+      packed_ = c.packed.in_layout(*weights, layout, kernels::convolution_weights_bytes(conv_), [&](char* out) {
         const kernels::AlignedMemory own = kernels::aligned_memory(kernels::convolution_packing_bytes(conv_));
         kernels::pack_convolution_weights(conv_, reinterpret_cast<const int8_t*>(weights->data()), out,
                                           reinterpret_cast<std::byte*>(own.get()));

@@ -39,7 +39,7 @@ class DynamicProductStep final : public Step {
     if (a.has_bias) bias_ = 3;
     if (a.has_residual) residual_ = 3 + a.has_bias;
     if (const Tensor* weights = c.bound(1)) {
-      packed_ = c.packed.quantized(*weights, text_of(w_strides_[0], ' ', w_strides_[1]),
+      packed_ = c.packed.in_layout(*weights, text_of(w_strides_[0], ' ', w_strides_[1]),
                                    kernels::int8_weights_bytes(product_.w),
                                    [&](char* out) { pack(reinterpret_cast<const int8_t*>(weights->data()), out); });
       product_.w.packed = packed_->get();

@@ -108,11 +108,11 @@ std::shared_ptr<const std::vector<float>> PackedCache::rows(const Tensor& weight
   });
 }
 
-std::shared_ptr<const kernels::AlignedMemory> PackedCache::quantized(const Tensor& weights, const std::string& layout,
+std::shared_ptr<const kernels::AlignedMemory> PackedCache::in_layout(const Tensor& weights, const std::string& layout,
                                                                      size_t bytes,
                                                                      const std::function<void(char*)>& write) {
   std::scoped_lock lock(mutex_);
-  Quantized& entry = quantized_[{weights.data(), layout}];
+  PackedInLayout& entry = in_layouts_[{weights.data(), layout}];
   if (entry.packed) return entry.packed;
   auto memory = kernels::aligned_memory(bytes);
   write(memory.get());
@@ -123,16 +123,16 @@ std::shared_ptr<const kernels::AlignedMemory> PackedCache::quantized(const Tenso
 
 std::optional<Tensor> PackedCache::packed_in_place_of(const Tensor& weights) {
   std::scoped_lock lock(mutex_);
-  const auto first = quantized_.lower_bound({weights.data(), std::string()});
-  if (first == quantized_.end() || first->first.first != weights.data()) return {};
-  if (auto next = std::next(first); next != quantized_.end() && next->first.first == weights.data()) return {};
-  const Quantized& packed = first->second;
+  const auto first = in_layouts_.lower_bound({weights.data(), std::string()});
+  if (first == in_layouts_.end() || first->first.first != weights.data()) return {};
+  if (auto next = std::next(first); next != in_layouts_.end() && next->first.first == weights.data()) return {};
+  const PackedInLayout& packed = first->second;
   const auto* bytes = reinterpret_cast<const std::byte*>(packed.packed->get());
   if (bytes == weights.data() || packed.bytes < weights.byte_count()) return {};
   Tensor tensor = Tensor::borrow(weights.dtype(), weights.shape(), {bytes, weights.byte_count()}, packed.packed);
-  auto entry = quantized_.extract(first);
+  auto entry = in_layouts_.extract(first);
   entry.key().first = bytes;
-  quantized_.insert(std::move(entry));
+  in_layouts_.insert(std::move(entry));
   return tensor;
 }
 
@@ -145,7 +145,7 @@ size_t PackedCache::bytes() const {
   std::scoped_lock lock(mutex_);
   std::map<const void*, size_t> blocks;  // a block may hold the weights of several entries
   for (const Entry& e : entries_) blocks.insert(e.packed->block());
-  for (const auto& [name, entry] : quantized_)
+  for (const auto& [name, entry] : in_layouts_)
     if (entry.packed) blocks.insert(kernels::block_of(*entry.packed, entry.bytes));
   size_t total = 0;
   for (const auto& [block, bytes] : blocks) total += bytes;

@@ -43,10 +43,11 @@ class PackedCache {
   using Write = void (*)(const kernels::ConvolutionArgs&, float*) noexcept;
   std::shared_ptr<const std::vector<float>> rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                  Count count, Write write);
-  /// Quantized weights as `write` packs them, in `bytes`. `layout` tells apart the packed forms of the same weights.
-  std::shared_ptr<const kernels::AlignedMemory> quantized(const Tensor& weights, const std::string& layout,
+  /// Weights as `write` packs them, in `bytes`. `layout` tells apart the packed forms of the same weights. They are not
+  /// kept for other processes.
+  std::shared_ptr<const kernels::AlignedMemory> in_layout(const Tensor& weights, const std::string& layout,
                                                           size_t bytes, const std::function<void(char*)>& write);
-  /// A tensor of the same type in the memory of the packed form, for a caller that then drops `weights`: quantized()
+  /// A tensor of the same type in the memory of the packed form, for a caller that then drops `weights`: in_layout()
   /// takes it in their place, and nothing else may read it, as its elements are in another order. Null if the weights
   /// are not packed, or in several layouts.
   std::optional<Tensor> packed_in_place_of(const Tensor& weights);
@@ -75,11 +76,12 @@ class PackedCache {
   size_t second_forms_ = 0;
   std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;
   std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::TiledWeights>>> tiled_;
-  struct Quantized {
+  struct PackedInLayout {
     size_t bytes;
     std::shared_ptr<const kernels::AlignedMemory> packed;
   };
-  std::map<std::pair<const void*, std::string>, Quantized> quantized_;  // by the address of the weights and the layout
+  // By the address of the weights and the layout.
+  std::map<std::pair<const void*, std::string>, PackedInLayout> in_layouts_;
   std::map<Write, std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const std::vector<float>>>>> rows_;
 };
 
