@@ -170,6 +170,22 @@ TEST_CASE("a device that is lost says so until it is there again, and nothing wa
   CHECK(outcome_of(run_on_the_host).second == "");
 }
 
+TEST_CASE("what ended a committed run is said by sync_pending, once, and not by the run behind it") {
+  auto& faults = simulated::loopback_faults();
+  Graph g("twice");
+  g.output(g.input("x", f32, {2}) * 2.0);
+  const CompiledGraph twice = Session(kLoopback, {1}).compile(g);
+  const std::vector<NamedTensor> one = {{"x", Tensor::of<float>({2}, {1, 1})}};
+  twice.run(one);
+  faults.ask(Fault::launch, 1);
+  for (int i = 0; i < 3; ++i) twice.commit_no_wait(one);
+  CHECK(twice.run(one)[0] == Tensor::of<float>({2}, {2, 2}));
+  CHECK(!faults.is_waiting(Fault::launch));
+  CHECK_THROWS_WITH_AS(twice.sync_pending(), doctest::Contains("loopback failed at the run of 'twice'"), Error);
+  CHECK(twice.sync_pending().empty());
+  faults.reset();
+}
+
 TEST_CASE("ten thousand runs, some of them cancelled, leave no memory on the device") {
   const size_t before = blocks_there();
   {

@@ -139,6 +139,34 @@ TEST_CASE("a model in the background gives what it gives while its caller waits,
   }
 }
 
+TEST_CASE(
+    "a graph remembers runs that are committed: who runs it waits for them, and sync_pending has the last results") {
+  Graph g("counting"), condition("goes_on"), body("step");
+  Value n = condition.input("n", f32, {});
+  condition.output(compare(n, full_like(n, 100000.0), Comparison::lt));
+  body.output(body.input("n", f32, {}) + 1.0);
+  g.output(while_loop({g.input("n", f32, {})}, {1, condition, body})[0], "end");
+  const auto from = [](float start) { return std::vector<NamedTensor>{{"n", Tensor::scalar(start)}}; };
+  for (const Device& device : running_devices()) {
+    if (!supports(g, device)) continue;
+    CAPTURE(device.name());
+    const CompiledGraph counting = Session(device, {1}).compile(g);
+    counting.run(from(99999));
+    CHECK(counting.sync_pending().empty());
+    counting.commit_no_wait(from(0));
+    counting.commit_no_wait(from(100001));
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(counting.run(from(100002))[0] == Tensor::scalar(100002.f));
+    const auto ran = std::chrono::steady_clock::now();
+    const std::vector<Tensor> last = counting.sync_pending();
+    const auto had = std::chrono::steady_clock::now();
+    CHECK(ran - begin > had - ran);  // the loop ended while `run` waited
+    REQUIRE(last.size() == 1);
+    CHECK(last[0] == Tensor::scalar(100001.f));
+    CHECK(counting.sync_pending().empty());
+  }
+}
+
 TEST_CASE("params may be on the device, and stay as they were bound when the tensor is written anew") {
   Graph g("scaled");
   g.output(g.input("x", f32, {4}) * g.param("w", f32, {4}), "y");
