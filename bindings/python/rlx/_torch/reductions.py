@@ -23,7 +23,7 @@ def _axes(dim, x):
 @of("sum.default", "sum.dim_IntList")
 def _sum(x, dim=None, keepdim=False, dtype=None):
     wide = dtype is None and (x.dtype_name == "bool" or _dtypes.is_integer(x.dtype_name))
-    return rnp.sum(x, _axes(dim, x), "int64" if wide else None if dtype is None else _dtypes.long_name(dtype_of(dtype)), keepdim)
+    return rnp.sum(x, _axes(dim, x), "int64" if wide else None if dtype is None else _dtypes.long_name(dtype_of(dtype)), keepdims=keepdim)
 
 
 @of("mean.default", "mean.dim")
@@ -45,17 +45,17 @@ def _amin(x, dim=(), keepdim=False):
 def _prod(x, dim=None, keepdim=False, dtype=None):
     dim = _axes(dim, x)
     wide = dtype is None and (x.dtype_name == "bool" or _dtypes.is_integer(x.dtype_name))
-    return rnp.prod(x, dim, "int64" if wide else None if dtype is None else _dtypes.long_name(dtype_of(dtype)), keepdim)
+    return rnp.prod(x, dim, "int64" if wide else None if dtype is None else _dtypes.long_name(dtype_of(dtype)), keepdims=keepdim)
 
 
 @of("any.default", "any.dim", "any.dims")
 def _any(x, dim=None, keepdim=False):
-    return rnp.any(x, _axes(dim, x), keepdim)
+    return rnp.any(x, _axes(dim, x), keepdims=keepdim)
 
 
 @of("all.default", "all.dim", "all.dims")
 def _all(x, dim=None, keepdim=False):
-    return rnp.all(x, _axes(dim, x), keepdim)
+    return rnp.all(x, _axes(dim, x), keepdims=keepdim)
 
 
 @of("prims.sum.default")
