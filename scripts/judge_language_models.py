@@ -383,9 +383,9 @@ def judge_full(rlx, folder, count):
     wrong, at_once = 0, 8
     texts = texts_for(model, count)
     for dtype in ("float32", "bfloat16"):
-        model = model.to(getattr(torch, dtype))
-        model.save_pretrained(folder / dtype)
-        model = model.float()  # of bf16 the same numbers, computed in f32
+        model.to(getattr(torch, dtype)).save_pretrained(folder / dtype)
+        # Read again, as the frequencies of positions were rounded, too, and are not in the file.
+        model = tf.AutoModelForCausalLM.from_pretrained(folder / dtype, attn_implementation="eager", dtype=torch.float32).eval()
         file = folder / f"{dtype}.gguf"
         subprocess.run([rlx, "convert", folder / dtype, "-o", file], check=True, capture_output=True)
         for begin in range(0, len(texts), at_once):
