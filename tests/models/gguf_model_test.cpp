@@ -575,9 +575,10 @@ TEST_CASE("a stack of experts that has to be copied is copied once, and not kept
   std::map<std::string, const std::byte*> ends;  // of the expert before, by its name without a number
   std::weak_ptr<const void> stack;
   int64_t behind = 0;
-  for (const auto& [name, tensor] : model.tensors) {
+  for (const auto& each : model.tensors) {
+    const std::string& name = each.first;
     CAPTURE(name);
-    const Tensor made = tensor.make();
+    const Tensor made = each.second.make();
     CHECK(made == same.tensors.at(name).make());
     const size_t at = name.find(".experts.");
     if (at == name.npos) {
