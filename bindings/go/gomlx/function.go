@@ -23,7 +23,8 @@ type value struct {
 	dtype string
 	// extent is, of an integer scalar that is known to be a product or sum of dims, that dim; else nil.
 	extent polynomial
-	// words stand for a state of random numbers (state_words.go), drawn: a draw takes them; plain: an op takes its numbers.
+	// words stand for a state of random numbers, or for random bits (state_words.go). drawn: a draw takes them; plain: an op
+	// takes its numbers.
 	words        *value
 	drawn, plain bool
 }
@@ -37,7 +38,7 @@ type node struct {
 	results  []*value
 	// Of a constant: its name among the builder's.
 	constant string
-	// onlyFor is the state whose numbers it makes: it is not written if nothing asks for those.
+	// onlyFor is the value of words whose numbers it makes: it is not written if nothing asks for those.
 	onlyFor *value
 }
 
@@ -233,7 +234,7 @@ func (f *Function) own(op string, operand compute.Value) (*value, error) {
 	return v, err
 }
 
-// ownState is own for what takes a state by its words.
+// ownState is own for what takes words.
 func (f *Function) ownState(op string, operand compute.Value) (*value, error) {
 	v, ok := operand.(*value)
 	if !ok || v == nil {

@@ -46,12 +46,16 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (com
 		return nil, nil, err
 	}
 	if f.builder.carriesWords() {
-		next, err := f.stateOfWords(f.counted(words, blocks))
+		next, err := f.numbersOf(f.counted(words, blocks), s.shape)
 		if err != nil {
 			return nil, nil, err
 		}
-		if shape.Equal(compute.RNGStateShape) { // a state for other draws
-			bits, err := f.stateOfWords(draw(wordsShape, ints(wordsShape.Dimensions)))
+		if wanted == dtypes.Uint64 && shape.DType == wanted && !shape.IsDynamic() {
+			half := shapes.Make(dtypes.Uint32, append(slices.Clone(shape.Dimensions), 2)...)
+			if shape.Equal(s.shape) { // a state for other draws
+				half = wordsShape
+			}
+			bits, err := f.numbersOf(draw(half, ints(half.Dimensions)), shape)
 			return next, bits, err
 		}
 		return next, f.drawnAs(draw(withDType(shape, drawn), dims), wanted, shape), nil

@@ -11,6 +11,7 @@ import (
 
 // Of a state of random numbers all bits count. Where integers of 64 bits are narrowed to 32 it is carried as its words of 32
 // bits from the parameter, through one draw after another, to the result: the low word of each number, then the high one.
+// Bits that are drawn as u64 have words as well, until an op takes them for numbers.
 
 var wordsShape = shapes.Make(dtypes.Uint32, 2*compute.RNGStateShape.Size())
 
@@ -52,23 +53,58 @@ func (f *Function) halfOfBits(shape shapes.Shape) (*value, error) {
 	return f.constant(bytes.Repeat([]byte{32, 0, 0, 0, 0, 0, 0, 0}, shape.Size()), shape)
 }
 
-// stateOfWords is a state by its words. What makes numbers of them is written only if an op other than a draw uses them.
-func (f *Function) stateOfWords(w *value) (*value, error) {
-	state := &value{fn: f, shape: compute.RNGStateShape, words: w}
-	half, err := f.halfOfBits(state.shape)
+// part gives the low words (0) or the high ones (1) of what has that shape: those of a state lie in one row, of bits that are
+// drawn along a last axis.
+func (f *Function) part(w *value, which int, shape shapes.Shape) (*value, error) {
+	words := withDType(shape, dtypes.Uint32)
+	if w.shape.Equal(wordsShape) {
+		return f.emit("slice", words, []*value{w}, "starts = "+ints([]int{which}), "limits = "+ints(w.shape.Dimensions), "strides = [2]"), nil
+	}
+	return f.reshape(f.slice(w, shape.Rank(), which, which+1), words)
+}
+
+// numbersOf is what has these words. What makes numbers of them is written only if an op asks for those.
+func (f *Function) numbersOf(w *value, shape shapes.Shape) (*value, error) {
+	made := &value{fn: f, shape: shape, words: w}
+	half, err := f.halfOfBits(shapes.Make(dtypes.Uint64))
 	if err != nil {
 		return nil, err
 	}
-	f.onlyFor = state
-	every := func(start int) *value {
-		part := f.emit("slice", withDType(state.shape, dtypes.Uint32), []*value{w}, "starts = "+ints([]int{start}), "limits = "+ints(wordsShape.Dimensions), "strides = [2]")
-		return f.convert(part, dtypes.Uint64)
+	f.onlyFor = made
+	defer func() { f.onlyFor = nil }()
+	low, err := f.part(w, 0, shape)
+	if err != nil {
+		return nil, err
 	}
-	high := f.emit("shift_left", state.shape, []*value{every(1), half})
-	state.node = f.emit("bitwise_or", state.shape, []*value{every(0), high}).node
-	state.node.results[0] = state
-	f.onlyFor = nil
-	return state, nil
+	high, err := f.part(w, 1, shape)
+	if err != nil {
+		return nil, err
+	}
+	half = f.emit("broadcast_in_dim", shape, []*value{half}, "dims = "+ints(shape.Dimensions), "axes = []")
+	above := f.emit("shift_left", shape, []*value{f.convert(high, dtypes.Uint64), half})
+	made.node = f.emit("bitwise_or", shape, []*value{f.convert(low, dtypes.Uint64), above}).node
+	made.node.results[0] = made
+	return made, nil
+}
+
+// floatsOf converts what has words to a float dtype: GoMLX's random numbers in f64 are u64 before.
+func (f *Function) floatsOf(v *value, dtype dtypes.DType) (*value, error) {
+	low, err := f.part(v.words, 0, v.shape)
+	if err != nil {
+		return nil, err
+	}
+	high, err := f.part(v.words, 1, v.shape)
+	if err != nil {
+		return nil, err
+	}
+	scale, err := f.scalar(1<<32, dtype)
+	if err != nil {
+		return nil, err
+	}
+	shape := withDType(v.shape, dtype)
+	scale = f.emit("broadcast_in_dim", shape, []*value{scale}, "dims = "+ints(shape.Dimensions), "axes = []")
+	above := f.emit("mul", shape, []*value{f.convert(high, dtype), scale})
+	return f.emit("add", shape, []*value{above, f.convert(low, dtype)}), nil
 }
 
 // counted are the words of a state after so many blocks: its last two numbers are one of 128 bits.

@@ -53,12 +53,12 @@ func captured(fns ...*Function) []*value {
 	return all
 }
 
-// written are the nodes without those that make numbers of a state for which nothing asks.
+// written are the nodes without those that make numbers for which nothing asks.
 func (f *Function) written() []*node {
 	return slices.DeleteFunc(slices.Clone(f.nodes), func(n *node) bool { return n.onlyFor != nil && !n.onlyFor.plain })
 }
 
-// results are the outputs; of the main function states are their words.
+// results are the outputs; of the main function what has words is written as those.
 func (f *Function) results() []*value {
 	made := slices.Clone(f.outputs)
 	for i, each := range made {
