@@ -89,6 +89,36 @@ Value stretched(Value x, Dims shape, const Dims& to) {
   return x;
 }
 
+/// The dims that are not listed, then those that are.
+Axes listed_last(size_t rank, const Axes& listed) {
+  Axes order;
+  for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d)
+    if (std::find(listed.begin(), listed.end(), d) == listed.end()) order.push_back(d);
+  order.insert(order.end(), listed.begin(), listed.end());
+  return order;
+}
+
+Dims dims_of(const Dims& shape, const Axes& axes) {
+  Dims out;
+  for (int64_t axis : axes) out.push_back(shape[static_cast<size_t>(axis)]);
+  return out;
+}
+
+/// The dims of slices once those of the indices are one, before them.
+Axes behind_one(size_t count) {
+  Axes axes(count);
+  std::iota(axes.begin(), axes.end(), 1);
+  return axes;
+}
+
+/// Why the dims of the indices cannot be made one.
+std::optional<std::string> cannot_join_indices(const Question& q, bool batched, size_t slices, size_t most) {
+  if (batched) return "no rule joins dims that run along with those of the indices";
+  if (is_wide(q.operands[0], most)) return "no rule joins dims of what it reads or writes by indices";
+  if (slices >= most) return text_of("its slices have ", slices, " dims beside those of the indices");
+  return std::nullopt;
+}
+
 class Collapser {
  public:
   explicit Collapser(size_t most) : most_(most) {}
@@ -168,7 +198,7 @@ class Collapser {
       return std::any_of(all.begin(), all.end(), [&](const Type& t) { return wide(t); });
     };
     if (!any_wide(types) && !any_wide(node.types) && !bodies_have_wide(node)) return to.emit(*op, in, node.attrs);
-    if (auto why = cannot_collapse({node, types})) fail(ErrorCode::unsupported, *why);
+    if (auto why = cannot_collapse({node, types}, most_)) fail(ErrorCode::unsupported, *why);
     const Type& result = node.types[0];
     if (op == &op::constant) {
       const Tensor& t = node.attrs.as<ConstantAttrs>().value;
@@ -207,6 +237,8 @@ class Collapser {
       return {stretched(iota(to, {a.type.dtype, {all[axis]}}, 0), line, all)};
     }
     if (op == &op::dot_general) return {held(products(to, node, types, in), result)};
+    if (op == &op::gather) return {held(gathered(node, types, in), result)};
+    if (op == &op::scatter) return {scattered(to, node, types, in)};
     return {held(by_dims(node, types, in, shape), result)};
   }
 
@@ -226,6 +258,37 @@ class Collapser {
                    {side(0, axes.lhs_batch, axes.lhs_free, axes.lhs_contract),
                     side(1, axes.rhs_batch, axes.rhs_contract, axes.rhs_free)},
                    joint)[0];
+  }
+
+  /// Index vectors one below the other: {how many, how long}.
+  Value vectors(Value indices, const Dims& shape, int64_t vector_dim) {
+    if (vector_dim == static_cast<int64_t>(shape.size())) return reshape(indices, {element_count(shape), 1});
+    Value last = transposed(indices, shape, listed_last(shape.size(), {vector_dim}), most_);
+    Axes others = listed_last(shape.size(), {vector_dim});
+    others.pop_back();
+    return reshape(last, {product(shape, others), shape[static_cast<size_t>(vector_dim)]});
+  }
+
+  /// By one dim of indices; their dims come apart, and to where the result has them, afterwards.
+  Value gathered(const Node& node, Types types, const std::vector<Value>& in) {
+    GatherAttrs a = node.attrs.as<GatherAttrs>();
+    const Dims& shape = node.types[0].dims;
+    Axes order = listed_last(shape.size(), a.offset_dims), back(order.size());
+    for (size_t d = 0; d < order.size(); ++d) back[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
+    Value indices = vectors(in[1], types[1].dims, a.index_vector_dim);
+    a.offset_dims = behind_one(a.offset_dims.size()), a.index_vector_dim = 1;
+    return transposed(gather(in[0], indices, a), dims_of(shape, order), back, most_);
+  }
+
+  Value scattered(Graph& to, const Node& node, Types types, const std::vector<Value>& in) {
+    ScatterAttrs a = node.attrs.as<ScatterAttrs>();
+    const Dims& shape = types[2].dims;
+    Value indices = vectors(in[1], types[1].dims, a.index_vector_dim);
+    Dims joint = dims_of(shape, a.update_window_dims);
+    joint.insert(joint.begin(), indices.dim(0));
+    Value updates = transposed(in[2], shape, listed_last(shape.size(), a.update_window_dims), most_);
+    a.update_window_dims = behind_one(a.update_window_dims.size()), a.index_vector_dim = 1;
+    return to.emit(op::scatter, {in[0], indices, reshape(updates, joint)}, a)[0];
   }
 
   /// What is done dim by dim. Flat.
@@ -306,13 +369,21 @@ class Collapser {
 
 bool is_wide(const Type& t, size_t most) { return t.dims.size() > most; }
 
-std::optional<std::string> cannot_collapse(const Question& q) {
+std::optional<std::string> cannot_collapse(const Question& q, size_t most) {
   for (const Type& t : q.operands)
     for (const Dim& d : t.dims)
       if (d == Dim(0)) return text_of(t, " has no elements, and is to be of fewer dims");
   const OpDef* op = q.node.op;
   if (op == &op::reduce && q.node.attrs.as<ReduceAttrs>().kind == Reduction::custom)
     return "no rule reduces many dims by a function of one's own";
+  if (op == &op::gather) {
+    const auto& a = q.node.attrs.as<GatherAttrs>();
+    return cannot_join_indices(q, !a.operand_batching_dims.empty(), a.offset_dims.size(), most);
+  }
+  if (op == &op::scatter && q.node.attrs.as<ScatterAttrs>().kind != ScatterKind::custom) {
+    const auto& a = q.node.attrs.as<ScatterAttrs>();
+    return cannot_join_indices(q, !a.input_batching_dims.empty(), a.update_window_dims.size(), most);
+  }
   if (op->elementwise) return std::nullopt;
   for (const OpDef* each : {&op::input, &op::constant, &op::select, &op::optimization_barrier, &op::reshape,
                             &op::broadcast_in_dim, &op::transpose, &op::iota, &op::dot_general, &op::slice, &op::pad,

@@ -8,7 +8,7 @@ namespace rlx {
 /// Whether a value has more dims than `most`.
 bool is_wide(const Type& t, size_t most);
 /// Nothing if `collapse_rank` has a rule for the node, which has wide operands or results; else why not.
-std::optional<std::string> cannot_collapse(const Question& q);
+std::optional<std::string> cannot_collapse(const Question& q, size_t most);
 
 /// Every value of more than `most` (at least 4) dims becomes flat, of one dim; what is done to its dims is done with
 /// the dims around them joined. Sub-graphs included. Inputs and outputs have their leading dims joined.
@@ -17,7 +17,7 @@ std::optional<std::string> cannot_collapse(const Question& q);
 ///           %1 = slice(%0) {starts = [0, 0, 1, 0, 0, 0] ..}         %1 = reshape(%0) {dims = [6, 4, 210]}
 ///                                                                   %2 = slice(%1) {starts = [0, 1, 0] ..}
 ///
-/// A transposition that five dims do not hold moves one dim after another. Fails (unsupported) at a node that has no
+/// A transposition that five dims do not hold moves one dim after another. A gather or scatter has one dim of indices. Fails (unsupported) at a node that has no
 /// rule.
 Graph collapse_rank(const Graph& g, size_t most);
 

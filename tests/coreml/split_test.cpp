@@ -70,6 +70,22 @@ TEST_CASE("what is done to seven dims is done to five") {
       return broadcast_in_dim(x, {2, 2, 2, 3, 2, 2}, {3, 1}) + iota(x.graph(), {f32, {2, 2, 2, 3, 2, 2}}, 3);
     }));
   }
+  SUBCASE("read and written by indices of several dims") {
+    // Vectors that do not stand last, of places of which some are too far.
+    Tensor at(i32, {3, 2, 2, 2});
+    for (size_t i = 0; i < at.element_count(); ++i)
+      at.mutable_values<int32_t>()[i] = static_cast<int32_t>(i * 7 % 5) - 1;
+    check_collapsed(wide_graph({4, 5, 2, 3}, [&](Value x) {
+      GatherAttrs a{{1, 3, 5}, {2}, {}, {}, {0, 1}, 1, {2, 2, 1, 3}, OutOfRange::clip};
+      return gather(x, x.graph().constant(at), a);
+    }));
+    check_collapsed(wide_graph({4, 5, 2, 3}, [&](Value x) {
+      Type wide{f32, {3, 2, 2, 2, 2, 3}};
+      Value updates = iota(x.graph(), wide, 0) + iota(x.graph(), wide, 4) * iota(x.graph(), wide, 5);
+      ScatterAttrs a{ScatterKind::add, {1, 3, 5}, {2}, {}, {}, {0, 1}, 1};
+      return scatter(x, x.graph().constant(at), updates, a);
+    }));
+  }
   SUBCASE("in a loop over slices") {
     check_collapsed(wide_graph({3, 2, 1, 2, 2, 2, 2}, [](Value x) {
       Type slice{f32, {2, 1, 2, 2, 2, 2}};

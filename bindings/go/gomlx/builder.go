@@ -97,6 +97,9 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		return nil, err
 	}
 	b.compiled = true
+	if err := b.settleStates(); err != nil {
+		return nil, err
+	}
 	text, err := graphText(b.main)
 	if err != nil {
 		return nil, err

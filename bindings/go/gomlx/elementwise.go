@@ -231,13 +231,18 @@ func (f *Function) Clamp(min, x, max compute.Value) (compute.Value, error) {
 
 // ConvertDType converts x: see docs/ir.md of RLX for what does not fit.
 func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
-	v, err := f.own("ConvertDType", x)
+	v, err := f.ownState("ConvertDType", x)
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := dtypeNames[dtype]; !ok {
 		return nil, errors.Errorf("ConvertDType: backend rlx has no dtype %s", dtype)
 	}
+	if v.words != nil && (dtype == dtypes.Float32 || dtype == dtypes.Float64) {
+		v.drawn = true
+		return f.floatsOf(v, dtype)
+	}
+	v.plain = true
 	made := f.convert(v, dtype)
 	made.extent = v.extent
 	return made, nil

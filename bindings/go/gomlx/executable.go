@@ -17,6 +17,7 @@ type Executable struct {
 	compiled        *rlx.Compiled
 	names           []string
 	inputs, outputs []shapes.Shape
+	written         []shapes.Shape // of the inputs: of a state that is carried as words theirs
 	dynamic         bool
 	finalized       bool
 }
@@ -25,6 +26,9 @@ var _ compute.Executable = (*Executable)(nil)
 
 func newExecutable(b *Builder, compiled *rlx.Compiled) *Executable {
 	e := &Executable{backend: b.backend, name: b.name, compiled: compiled, names: b.main.names}
+	for _, each := range b.inputs() {
+		e.written = append(e.written, each.shape)
+	}
 	for _, each := range b.main.params {
 		e.inputs = append(e.inputs, each.shape)
 		e.dynamic = e.dynamic || each.shape.IsDynamic()
@@ -129,7 +133,11 @@ func (e *Executable) runDynamic(buffers []*Buffer) ([]compute.Buffer, error) {
 		}
 	}()
 	for i, u := range buffers {
-		t, err := e.backend.lib.NewTensorFromBytes(rlx.DType(dtypeNames[u.shape.DType]), u.shape.Dimensions, u.memory)
+		shape := u.shape
+		if !e.inputs[i].Equal(e.written[i]) {
+			shape = e.written[i]
+		}
+		t, err := e.backend.lib.NewTensorFromBytes(rlx.DType(dtypeNames[shape.DType]), shape.Dimensions, u.memory)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +149,10 @@ func (e *Executable) runDynamic(buffers []*Buffer) ([]compute.Buffer, error) {
 	}
 	results := make([]compute.Buffer, len(made))
 	for i, t := range made {
-		shape := shapes.Make(e.outputs[i].DType, t.Dims()...)
+		shape := e.outputs[i]
+		if shape.IsDynamic() {
+			shape = shapes.Make(shape.DType, t.Dims()...)
+		}
 		result := e.backend.newBuffer(shape)
 		copy(result.memory, t.Bytes())
 		t.Close()

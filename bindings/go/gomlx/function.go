@@ -23,6 +23,10 @@ type value struct {
 	dtype string
 	// extent is, of an integer scalar that is known to be a product or sum of dims, that dim; else nil.
 	extent polynomial
+	// words stand for a state of random numbers, or for random bits (state_words.go). drawn: a draw takes them; plain: an op
+	// takes its numbers.
+	words        *value
+	drawn, plain bool
 }
 
 // node is an op of RLX.
@@ -34,6 +38,8 @@ type node struct {
 	results  []*value
 	// Of a constant: its name among the builder's.
 	constant string
+	// onlyFor is the value of words whose numbers it makes: it is not written if nothing asks for those.
+	onlyFor *value
 }
 
 // body is a sub-graph in an attribute. Behind its own inputs it takes what it captures.
@@ -55,6 +61,7 @@ type Function struct {
 	names    []string // of the params
 	outputs  []*value
 	returned bool
+	onlyFor  *value // of the nodes that are being added
 }
 
 var _ compute.Function = (*Function)(nil)
@@ -174,6 +181,9 @@ func (f *Function) Parameter(name string, shape shapes.Shape, sharding *compute.
 		return nil, errors.WithMessagef(err, "parameter %q", name)
 	}
 	v := &value{fn: f, shape: shape.Clone()}
+	if f == f.builder.main && f.builder.carriesWords() && shape.Equal(compute.RNGStateShape) {
+		v.words = &value{fn: f, shape: wordsShape}
+	}
 	f.params, f.names = append(f.params, v), append(f.names, name)
 	return v, nil
 }
@@ -217,6 +227,15 @@ func (f *Function) Shape(v compute.Value) (shapes.Shape, error) { return f.build
 
 // own checks that a value may be used here: it is of this function or, in a closure, of one around it.
 func (f *Function) own(op string, operand compute.Value) (*value, error) {
+	v, err := f.ownState(op, operand)
+	if err == nil && v.words != nil {
+		v.plain = true
+	}
+	return v, err
+}
+
+// ownState is own for what takes words.
+func (f *Function) ownState(op string, operand compute.Value) (*value, error) {
 	v, ok := operand.(*value)
 	if !ok || v == nil {
 		return nil, errors.Errorf("%s: a %T is no value of backend rlx", op, operand)
@@ -248,7 +267,7 @@ func (f *Function) ownAll(op string, operands []compute.Value) ([]*value, error)
 
 // emitAll adds a node with results of these shapes.
 func (f *Function) emitAll(op string, results []shapes.Shape, operands []*value, attrs ...string) []*value {
-	n := &node{op: op, attrs: attrs, operands: operands}
+	n := &node{op: op, attrs: attrs, operands: operands, onlyFor: f.onlyFor}
 	for _, shape := range results {
 		// Some of compute's shape inference gives a list of empty names, which GoMLX takes for another shape than one without.
 		if !slices.ContainsFunc(shape.AxisNames, func(name string) bool { return name != "" }) {
@@ -275,9 +294,16 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 			return errors.Wrap(compute.ErrNotImplemented, "backend rlx shards nothing")
 		}
 	}
-	all, err := f.ownAll("Return", outputs)
-	if err != nil {
-		return err
+	own := f.own
+	if f == f.builder.main {
+		own = f.ownState
+	}
+	all := make([]*value, len(outputs))
+	for i, each := range outputs {
+		var err error
+		if all[i], err = own("Return", each); err != nil {
+			return err
+		}
 	}
 	if len(all) == 0 {
 		return errors.Errorf("function %s returns nothing", f)

@@ -1,7 +1,6 @@
 package gomlx
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -15,7 +14,7 @@ import (
 // the counter of 128 bits, low ones first, which then counts on by the blocks of 16 bytes that were drawn. Of 8 and 16 bits
 // each number is the lowest ones of 32.
 func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (compute.Value, compute.Value, error) {
-	s, err := f.own("RNGBitGenerator", state)
+	s, err := f.ownState("RNGBitGenerator", state)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,34 +33,48 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (com
 	if wanted == dtypes.Uint64 {
 		drawn, perBlock = dtypes.Uint64, 2
 	}
-	// By a shift and not by a bitcast: Core ML, which holds u64 as two words, takes the one and not the other.
-	half, err := f.constant(bytes.Repeat([]byte{32, 0, 0, 0, 0, 0, 0, 0}, 3), s.shape)
+	words, err := f.words(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	low := f.convert(s, dtypes.Uint32)
-	high := f.convert(f.emit("shift_right_logical", s.shape, []*value{s, half}), dtypes.Uint32)
-	words := func(first, last int) *value {
-		var all []*value
-		for i := first; i <= last; i++ {
-			all = append(all, f.slice(low, 0, i, i+1), f.slice(high, 0, i, i+1))
-		}
-		return f.emit("concatenate", shapes.Make(dtypes.Uint32, len(all)), all, "axis = 0")
-	}
-	bits := f.emit("rng_bits", withDType(shape, drawn), []*value{words(0, 0), words(1, 2)}, "dims = "+dims, "dtype = "+dtypeNames[drawn])
-	bits = f.convert(bits, wanted)
-	if shape.DType != wanted {
-		bits = f.emit("bitcast", shape, []*value{bits}, "dtype = "+dtypeNames[shape.DType])
+	draw := func(shape shapes.Shape, dims string) *value {
+		operands := []*value{f.slice(words, 0, 0, 2), f.slice(words, 0, 2, 6)}
+		return f.emit("rng_bits", shape, operands, "dims = "+dims, "dtype = "+dtypeNames[shape.DType])
 	}
 	blocks, err := f.blocks(shape, perBlock)
 	if err != nil {
 		return nil, nil, err
 	}
+	if f.builder.carriesWords() {
+		next, err := f.numbersOf(f.counted(words, blocks), s.shape)
+		if err != nil {
+			return nil, nil, err
+		}
+		if wanted == dtypes.Uint64 && shape.DType == wanted && !shape.IsDynamic() {
+			half := shapes.Make(dtypes.Uint32, append(slices.Clone(shape.Dimensions), 2)...)
+			if shape.Equal(s.shape) { // a state for other draws
+				half = wordsShape
+			}
+			bits, err := f.numbersOf(draw(half, ints(half.Dimensions)), shape)
+			return next, bits, err
+		}
+		return next, f.drawnAs(draw(withDType(shape, drawn), dims), wanted, shape), nil
+	}
+	bits := f.drawnAs(draw(withDType(shape, drawn), dims), wanted, shape)
 	part := func(i int) *value { return f.slice(s, 0, i, i+1) }
 	counter := f.emit("add", blocks.shape, []*value{part(1), blocks})
 	carry := f.emit("compare", withDType(blocks.shape, dtypes.Bool), []*value{counter, part(1)}, "direction = lt")
 	above := f.emit("add", blocks.shape, []*value{part(2), f.convert(carry, dtypes.Uint64)})
 	return f.emit("concatenate", s.shape, []*value{part(0), counter, above}, "axis = 0"), bits, nil
+}
+
+// drawnAs gives bits the dtype of a shape, by the unsigned one of as many bits.
+func (f *Function) drawnAs(bits *value, unsigned dtypes.DType, shape shapes.Shape) *value {
+	bits = f.convert(bits, unsigned)
+	if shape.DType != unsigned {
+		bits = f.emit("bitcast", shape, []*value{bits}, "dtype = "+dtypeNames[shape.DType])
+	}
+	return bits
 }
 
 // blocks are as many as hold the elements, perBlock in each, as a Uint64[1].

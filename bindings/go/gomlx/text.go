@@ -2,6 +2,7 @@ package gomlx
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -24,7 +25,7 @@ func graphText(main *Function) (string, error) { return namedGraphText(main, nil
 func namedGraphText(main *Function, names []string, graph string) (string, error) {
 	w := &writer{symbols: &main.builder.symbols, names: names}
 	w.out.WriteString("rlx 1\n")
-	err := w.function(graph, main, main.params, nil)
+	err := w.function(graph, main, main.builder.inputs(), nil)
 	return w.out.String(), err
 }
 
@@ -40,16 +41,32 @@ func captured(fns ...*Function) []*value {
 				all = append(all, v)
 			}
 		}
-		for _, n := range f.nodes {
+		for _, n := range f.written() {
 			for _, each := range n.operands {
 				use(each)
 			}
 		}
-		for _, each := range f.outputs {
+		for _, each := range f.results() {
 			use(each)
 		}
 	}
 	return all
+}
+
+// written are the nodes without those that make numbers for which nothing asks.
+func (f *Function) written() []*node {
+	return slices.DeleteFunc(slices.Clone(f.nodes), func(n *node) bool { return n.onlyFor != nil && !n.onlyFor.plain })
+}
+
+// results are the outputs; of the main function what has words is written as those.
+func (f *Function) results() []*value {
+	made := slices.Clone(f.outputs)
+	for i, each := range made {
+		if f == f.builder.main && each.words != nil && (each.node != nil || !each.plain) {
+			made[i] = each.words
+		}
+	}
+	return made
 }
 
 func isConstant(v *value) bool { return v.node != nil && v.node.op == "constant" }
@@ -93,7 +110,7 @@ func (w *writer) function(name string, f *Function, params, captures []*value) e
 		next++
 		return numbers[v], nil
 	}
-	for _, n := range f.nodes {
+	for _, n := range f.written() {
 		operands := make([]string, len(n.operands))
 		for i, each := range n.operands {
 			k, err := number(each)
@@ -140,7 +157,7 @@ func (w *writer) function(name string, f *Function, params, captures []*value) e
 		w.out.WriteString(" : " + strings.Join(types, ", ") + "\n")
 	}
 	returned := make([]string, len(f.outputs))
-	for i, each := range f.outputs {
+	for i, each := range f.results() {
 		k, err := number(each)
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ std::optional<std::string> refusal_of(const Question& q, const Options& options,
     if (any_complex)
       if (auto why = cannot_split_complex(q)) return why;
     if (any_wide)
-      if (auto why = cannot_collapse(q)) return why;
+      if (auto why = cannot_collapse(q, kMostDims)) return why;
     if (any_words && !any_complex && !any_wide && !any_empty) {
       std::string why;
       if (options.narrow && find_row(q, options, &why)) return std::nullopt;
