@@ -158,6 +158,15 @@ def _order(m, name):
     return m
 
 
+def _falling(powers, m):
+    """j (j - 1) ... of at most m factors from each power j down to 1. More than 171 of them are infinite in float64."""
+    factors = np.ones_like(powers)
+    with np.errstate(over="ignore"):
+        for i in range(min(m, 171)):
+            factors *= np.maximum(powers - i, 1)
+    return factors
+
+
 def polyder(p, m=1):
     """The m-th derivative, in floats."""
     p, m = atleast_1d(ew.inexact(p)), _order(m, "polyder")
@@ -167,7 +176,7 @@ def polyder(p, m=1):
     if n <= m:
         return zeros((0,), p.dtype)
     powers = np.arange(n - 1, m - 1, -1, dtype=np.float64)  # of what is left of it
-    factors = np.prod([powers - i for i in range(m)], axis=0)
+    factors = _falling(powers, m)
     return ew.multiply(p[: n - m], convert(as_array(factors), p.dtype_name))
 
 
@@ -184,7 +193,7 @@ def polyint(p, m=1, k=None):
     n = p.shape[0] + m
     # What stands for the power j in the end was divided by j, j - 1, ..., as often as it was integrated.
     powers = np.arange(n - 1, -1, -1, dtype=np.float64)
-    factors = np.prod([np.maximum(powers - i, 1) for i in range(m)], axis=0)
+    factors = _falling(powers, m)
     return ew.divide(concatenate([p, k]), convert(as_array(factors), p.dtype_name))
 
 
