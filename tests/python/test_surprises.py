@@ -261,3 +261,10 @@ def test_integrals_of_high_order_take_memory_for_their_coefficients_alone():
         np.testing.assert_allclose(np.asarray(rnp.polyint(p, order)), np.polyint(p, order), rtol=1e-13, atol=1e-307)  # below: no normal numbers
     assert rnp.polyint(np.ones(3), 20_000).shape == (20_003,)  # a list of 20,000 arrays of 160 kB before
     assert rnp.polyder(np.ones(40_000, np.float32), 20_000).shape == (20_000,)
+
+
+def test_trapezoids_of_complex_width_are_complex():
+    y = np.array([[0, 4, -4], [1, 2, 3]], np.int32)
+    for dx in (np.array([0.5 - 2j], np.complex64), 0.5 - 2j, 0.5, 2):
+        np.testing.assert_allclose(np.asarray(rnp.trapezoid(y, dx=dx)), np.trapezoid(y, dx=dx) if hasattr(np, "trapezoid") else np.trapz(y, dx=dx), rtol=1e-6)
+    assert rnp.trapezoid(np.ones(3, np.float32), dx=0.5).dtype == np.float32

@@ -108,7 +108,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     """The integral along an axis by trapezoids, of samples that are `dx` apart or stand at x."""
     y = ew.inexact(y)
     if x is None:
-        apart = as_array(dx, y.dtype_name)
+        y, apart = (ew.inexact(v) for v in ew.promoted(y, dx))
         if apart.ndim:
             apart = moveaxis(expand_dims(apart, tuple(range(y.ndim - apart.ndim))) if apart.ndim < y.ndim else apart, axis, -1)
     else:
