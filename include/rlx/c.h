@@ -438,13 +438,13 @@ rlx_status rlx_compiled_submit(const rlx_compiled* compiled, const rlx_device_te
 /* The same for tensors of the host. */
 rlx_status rlx_compiled_run_async(const rlx_compiled* compiled, const rlx_tensor* const* inputs, size_t input_count,
                                   rlx_device_tensor** outputs, size_t output_count, rlx_run** run, rlx_error** error);
-/* Begins a run as rlx_compiled_run_async does, and `compiled` remembers it. What runs the graph and waits
-   (rlx_compiled_run, rlx_compiled_call ...) waits first for what was committed. */
+/* Begins a run as rlx_compiled_run_async does, and `compiled` keeps its handle. Each call that runs the graph and waits
+   (rlx_compiled_run, rlx_compiled_call ...) first waits for the committed runs. */
 rlx_status rlx_compiled_commit_no_wait(const rlx_compiled* compiled, const rlx_tensor* const* inputs,
                                        size_t input_count, rlx_error** error);
 /* Waits for all runs that were committed since the last call, and stores the results of the last one as new tensors in
-   `outputs`, to be freed by rlx_tensor_free; NULL each if there was none. Fails with what ended the first of them that
-   failed. */
+   `outputs`, to be freed by rlx_tensor_free; each is NULL if there was no run. If runs failed, the call fails with the
+   error of the first of them, and `outputs` is unchanged. */
 rlx_status rlx_compiled_sync_pending(const rlx_compiled* compiled, rlx_tensor** outputs, size_t output_count,
                                      rlx_error** error);
 /* As rlx_event_wait, for the end of the run. */

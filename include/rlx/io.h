@@ -60,10 +60,10 @@ class FileBytes {
 /// does nothing and returns false.
 bool release_pages(const Tensor&);
 
-/// How the tensors of a file come into memory: each is copied when it is asked for by name (`copied`), or only when its
-/// elements are (`when_read`, Tensor::borrow_unread: weights that an earlier process packed are not read at all), or
-/// all are mapped (`FileBytes::map`). With `when_read`, who first reads the elements gets the error if the file was
-/// changed since it was opened.
+/// When the tensors of a file are copied to memory: each when it is asked for by name (`copied`), or when its elements
+/// are first read (`when_read`, Tensor::borrow_unread; bools and tensors that must be converted are as in `copied`);
+/// or all are mapped (`FileBytes::map`). With `when_read`, the first access to the elements fails if the file was
+/// changed since it was opened. Weights that an earlier process packed are then not read at all.
 enum class FileAccess : uint8_t { copied, when_read, mapped };
 
 /// Tensors of a safetensors file, found by name. Copies share the file.
@@ -78,7 +78,7 @@ class SafetensorsFile {
   };
   using Metadata = std::map<std::string, std::string, std::less<>>;
 
-  /// Opens the file and reads its header. The data of a tensor are read by tensor(), or as `access` says.
+  /// Opens the file and reads its header. `access` says when the data of its tensors are read.
   static SafetensorsFile open(const std::string& path, FileAccess access = FileAccess::copied);
   /// The same for a file in memory. `owner` keeps the memory alive; without it, the caller must keep it as long as the
   /// tensors are used. `name` stands for the path in messages.

@@ -137,13 +137,12 @@ class CompiledGraph {
   /// not be bound until the run has ended; the graph itself may be destroyed. Errors that are known at once (names,
   /// types, no memory) are thrown here, those of the run itself when its end is waited for.
   PendingRun run_async(const std::vector<NamedTensor>& inputs) const;
-  /// Begins a run, which the graph remembers, and returns: run_async for who wants no handle. Each call that runs the
-  /// graph and waits (`run`, `run_into`, `profile` ...) waits first for what was committed; what went wrong there
-  /// sync_pending says.
+  /// Begins a run as run_async does, but the graph keeps its handle. Each call that runs the graph and waits (`run`,
+  /// `run_into`, `profile` ...) first waits for the committed runs. Their errors are thrown by sync_pending alone.
   void commit_no_wait(const std::vector<NamedTensor>& inputs) const;
   void commit_no_wait(const std::vector<NamedTensor>& inputs, GraphState& state) const;
-  /// Waits for all runs that were committed since the last call, and returns the results of the last one; nothing if
-  /// there was none. Throws the first error that ended one of them.
+  /// Waits for all runs that were committed since the last call, and returns the results of the last one; empty if
+  /// there was none. If a run failed, it throws the first error, and no results are returned.
   std::vector<Tensor> sync_pending() const;
   /// Begins a run with tensors on the graph's device, in the order of the graph's inputs. It starts when they are
   /// ready; the order of several runs follows only from what they read and write. A donated input is gone as soon as

@@ -78,9 +78,9 @@ class Tensor {
   /// Shares `bytes`, which must stay as they are for as long as `owner` or this call's user keeps them.
   static Tensor borrow(DType dtype, Shape shape, std::span<const std::byte> bytes,
                        std::shared_ptr<const void> owner = nullptr);
-  /// The same for elements that are not there yet, for example because they stand in a file: `read` is called when
-  /// somebody first asks for them, and puts them at `bytes`. It may be called by several threads at once. If it throws,
-  /// so does who asked, and the next one calls it again.
+  /// The same for elements that are not in memory yet, for example those of a file: the first data() calls `read`,
+  /// which writes them to `bytes`. Several threads may call it at once. If it throws, data() throws the same, and the
+  /// next data() calls it again.
   static Tensor borrow_unread(DType dtype, Shape shape, std::span<const std::byte> bytes,
                               std::shared_ptr<const void> owner, std::function<void()> read);
   /// A dense copy of elements at `data`, `strides` bytes apart in each dim.

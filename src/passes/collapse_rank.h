@@ -17,8 +17,8 @@ std::optional<std::string> cannot_collapse(const Question& q, size_t most);
 ///           %1 = slice(%0) {starts = [0, 0, 1, 0, 0, 0] ..}         %1 = reshape(%0) {dims = [6, 4, 210]}
 ///                                                                   %2 = slice(%1) {starts = [0, 1, 0] ..}
 ///
-/// A transposition that five dims do not hold moves one dim after another. A gather or scatter has one dim of indices.
-/// Fails (unsupported) at a node that has no rule.
+/// A permutation that takes more than `most` dims moves one dim after another. The index dims of a gather or scatter
+/// are joined to one. Fails (unsupported) at a node that has no rule.
 Graph collapse_rank(const Graph& g, size_t most);
 
 }  // namespace rlx

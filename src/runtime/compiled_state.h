@@ -17,11 +17,11 @@ namespace rlx {
 class CommittedRuns {
  public:
   void add(PendingRun run);
-  /// Waits for them, and says nothing of how they ended.
+  /// Waits until all have ended, and ignores their errors.
   void wait() {
     if (has_any_.load(std::memory_order_acquire)) wait_for_each();
   }
-  /// They are forgotten here.
+  /// Returns the runs and removes them from this list.
   std::vector<PendingRun> take();
 
  private:

@@ -1,5 +1,5 @@
-"""Where the namespace differs from other packages on purpose, or they have nothing to be held to: functions that are called beside
-nothing, and calls of which the result is not judged, each with its reason. For namespace.py."""
+"""The functions and calls that namespace.py does not judge by NumPy, or by any package, each with its reason: RLX
+differs from the other package on purpose, or no package defines the result."""
 
 import numpy as np
 

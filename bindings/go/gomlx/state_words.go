@@ -1,3 +1,7 @@
+// All 64 bits of the numbers of a random state count. If the backend narrows 64-bit integers to 32 bits, a state is carried as
+// 32-bit words from the parameter, through each draw, to the result: of each number the low word, then the high one. Random bits
+// that are drawn as u64 are carried as words too, until an op needs them as numbers.
+
 package gomlx
 
 import (
@@ -8,10 +12,6 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 )
-
-// Of a state of random numbers all bits count. Where integers of 64 bits are narrowed to 32 it is carried as its words of 32
-// bits from the parameter, through one draw after another, to the result: the low word of each number, then the high one.
-// Bits that are drawn as u64 have words as well, until an op takes them for numbers.
 
 var wordsShape = shapes.Make(dtypes.Uint32, 2*compute.RNGStateShape.Size())
 

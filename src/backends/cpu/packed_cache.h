@@ -43,8 +43,8 @@ class PackedCache {
   using Write = void (*)(const kernels::ConvolutionArgs&, float*) noexcept;
   std::shared_ptr<const std::vector<float>> rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                  Count count, Write write);
-  /// Weights as `write` packs them, in `bytes`. `layout` tells apart the packed forms of the same weights. They are not
-  /// kept for other processes.
+  /// Weights as `write` packs them into memory of `bytes` bytes; it is called once for each `layout`, the name of the
+  /// packed form. The packed weights are not stored for later processes.
   std::shared_ptr<const kernels::AlignedMemory> in_layout(const Tensor& weights, const std::string& layout,
                                                           size_t bytes, const std::function<void(char*)>& write);
   /// A tensor of the same type in the memory of the packed form, for a caller that then drops `weights`: in_layout()

@@ -49,8 +49,8 @@ std::span<const Row> rows();
 /// The row that takes the node; null if none does. `why` is then the dtype that MLX lacks, or the refusal of the last
 /// row that was asked.
 const Row* find_row(const Question&, std::string* why = nullptr);
-/// Control flow, which needs no row: the host decides, and MLX runs the bodies. A scan over slices that are no whole
-/// bytes is none: its reference runs.
+/// Control flow, which needs no row: the host decides, and MLX runs the bodies. A scan with an operand or result whose
+/// elements are smaller than a byte is not control flow: its reference runs.
 bool is_control(const Node& node, Types operands);
 
 /// Whether the op multiplies with weights that are laid out anew, once, for the row that takes it (packed_weights.h).
@@ -71,8 +71,8 @@ mx::array wide(Lowering& l, size_t i);
 mx::array narrowed(Lowering& l, mx::array x, size_t i = 0);
 DType wide_dtype(DType dtype);
 inline bool is_on_cpu(mx::Stream s) { return s.device.type == mx::Device::cpu; }
-/// The sum over axes, as dims of 1. On the processor MLX adds up all elements one after another, in f32: the more there
-/// are, the less their last ones count. Here parts are added up first.
+/// The sum over `axes`, which stay as dims of 1. On the CPU, MLX adds all elements one after another in f32, so that
+/// the rounding error grows with their number. There this function adds up partial sums.
 mx::array summed(mx::array x, std::vector<int> axes, mx::Stream s);
 std::vector<int> ints(const std::vector<int64_t>& all);
 

@@ -16,8 +16,8 @@ class ThreadPool;
 
 class FmaConvolution {
  public:
-  /// Whether it computes the convolution: f32, 2 spatial dims, one group (of channels and of the batch), x not dilated,
-  /// contiguous channels or columns in x and in y, and 8 channels of each or more.
+  /// Whether this class computes the convolution: f32, 2 spatial dims, one group (of channels and of the batch), no
+  /// dilated x, no reversed kernel, unit stride of channels or columns in x and in y, 8 channels of each or more.
   static bool supports(const ConvolutionArgs& args, int64_t batch_groups);
 
   /// supports() must accept `args`, whose pointers are ignored.
@@ -33,7 +33,7 @@ class FmaConvolution {
   void run(const void* x, const void* packed, void* y, const ConvolutionEpilogue& epilogue, void* scratch,
            ThreadPool& pool) const noexcept;
 
-  /// Neighbouring terms of a sum which are neighbours in the (copied) image too.
+  /// Consecutive terms of a sum whose pixels are adjacent in the image (the copy, if there is one).
   struct Run {
     int64_t x;      ///< where they begin, in elements from the pixel of an output's first tap
     uint64_t taps;  ///< a bit for each tap that they belong to; all bits if the kernel has more than 64 taps

@@ -8,15 +8,15 @@
 
 namespace rlx::kernels {
 
-/// Whether there are the instructions, and such products of the format; k is a multiple of 256.
+/// True if the processor has AVX-512 VNNI, `format` is q8_0, q4_k or q6_k, and k is a positive multiple of 256.
 bool splits_rows_beside(DType format, int64_t k);
 
-/// Bytes of a split row, aligned to 64.
+/// The number of bytes of a split row, whose memory must be aligned to 64 bytes.
 size_t split_row_bytes(int64_t k);
-/// Splits x[k]. False if a number is not finite, or the numbers are so large or so small that their scale would not be
-/// a normal one: then `to` means nothing.
+/// Splits x[k] to `to`, of split_row_bytes(k) bytes. False if a number is not finite, or the largest magnitude of 256
+/// numbers is neither 0 nor in [2^-60, 2^60): then the contents of `to` are undefined.
 bool split_row(DType format, const float* x, int64_t k, void* to) noexcept;
-/// As multiply_block_weights() of one row, which split_row() made of p.x.
+/// Computes columns [begin, end) as multiply_block_weights() does, for the one row p.x; `row` is what split_row() made.
 void multiply_split_row(const BlockWeightsProduct& p, const void* row, int64_t begin, int64_t end) noexcept;
 
 }  // namespace rlx::kernels

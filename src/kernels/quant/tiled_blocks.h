@@ -1,7 +1,7 @@
-// Products of many rows with weights in block formats or in halves, by matrix tiles of bf16 terms (gemm/amx/tiles.h).
-// The rows of x are packed once for all columns. Weights are decoded and packed piece by piece, each of which all rows
-// read while it is in the second-level cache. Weights of bf16 are one term, which tiles read in their own memory: half
-// of the products of terms are left out. Beside x of bf16 all weights are rounded to one term: a sixth is left.
+// Products of many rows with weights in block formats, f16 or bf16, by matrix tiles of bf16 terms (gemm/amx/tiles.h).
+// The rows of x are packed once for all columns. Weights are decoded and packed in pieces of 128 columns, which stay in
+// the second-level cache while all rows use them. bf16 weights are one term and are read without packing: beside f32 x
+// they take 3 products of terms, not 6. Beside bf16 x all weights are rounded to one term: they take 1 product.
 // Neighbour: blocks.h, for few rows.
 #pragma once
 
@@ -15,12 +15,12 @@ class TiledBlockProduct {
  public:
   /// Whether there are tiles, and they pay for packing the weights.
   static bool pays(int64_t rows, int64_t k, int64_t n);
-  /// `p` without its pointers, and of any number of rows. x is f32 or bf16.
+  /// The pointers of `p` are ignored; p.rows may exceed BlockWeightsProduct::kMaxRows. x_dtype is f32 or bf16.
   TiledBlockProduct(const BlockWeightsProduct& p, DType x_dtype, int64_t n, int threads);
 
-  /// Aligned to 64.
+  /// `scratch` of run() must have this many bytes, aligned to 64.
   size_t scratch_bytes() const { return static_cast<size_t>(rows_bytes_ + slot_bytes_ * threads_); }
-  /// With the pointers, but that `x` stands for p's; all else is as before.
+  /// `p` is that of the constructor, with its pointers set, except that `x` (of x_dtype) is read instead of p.x.
   void run(const BlockWeightsProduct& p, const void* x, void* scratch, ThreadPool& pool) const noexcept;
 
  private:

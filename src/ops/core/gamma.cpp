@@ -217,7 +217,7 @@ OpDef define_incomplete(std::string_view name, std::string_view doc) {
       .infer = [](Types in) { return require_kind(require_same(in), kReal), in[0]; },
       .decompose = [](Values in) { return incomplete_parts<kUpper>(in[0], in[1]); },
       // By x it is the density of the gamma distribution; by a no closed form is known.
-      .vjp = [](Values in, Values, Values cts, const NoAttrs&, const Transforms& t) -> Many<Value> {
+      .vjp = [](Values in, Values results, Values cts, const NoAttrs&, const Transforms& t) -> Many<Value> {
         Value a = in[0], x = in[1], ct = cts[0];
         Graph parts =
             trace(std::array{a.type(), x.type()}, [](Values v) { return incomplete_parts<kUpper>(v[0], v[1]); });
@@ -229,7 +229,9 @@ OpDef define_incomplete(std::string_view name, std::string_view doc) {
         Value at_zero =
             select(equals(a, 1), full_like(x, 1), select(below(a, 1), full_like(x, INFINITY), zeros_like(x)));
         density = select(inside, density, where_or(both(equals(x, 0), above(a, 0)), at_zero, 0));
-        return {by_a, ct * (kUpper ? -density : density)};
+        // Where the function is NaN its derivatives are, too: selecting what is inside would make them 0.
+        Value defined = compare(results[0], results[0], Comparison::eq);
+        return {where_or(defined, by_a, NAN), where_or(defined, ct * (kUpper ? -density : density), NAN)};
       },
       .samples = {{.dims = {{3}, {3}}, .lo = 0.2, .hi = 4},
                   {.dims = {{}, {}}, .lo = 2, .hi = 9},

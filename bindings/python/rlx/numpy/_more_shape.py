@@ -5,7 +5,7 @@ import operator
 
 import numpy as np
 
-from .. import ops
+from .. import _dtypes, ops
 from .._array import as_array
 from . import _elementwise as ew
 from ._creation import zeros
@@ -136,6 +136,8 @@ def unravel_index(indices, shape, order="C"):
     if order != "C":
         raise ValueError(f"order is {order!r}; it is C or F")
     indices = as_array(indices)
+    if not _dtypes.is_integer(indices.dtype_name):
+        raise TypeError(f"indices are integers, and these are {indices.dtype_name}")
     shape = [operator.index(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape)]
     total = math.prod(shape)
     if total < 1:

@@ -1,5 +1,5 @@
-// Products of tiles whose left operand is one bf16 term, beside a right one in three: tiles.h has the rest, tiles.cpp
-// both. User: quant/tiled_blocks.cpp, for weights of bf16 and x of f32.
+// Matrix-tile products of a left operand in one bf16 term, its packing, and addition of tiles. They are defined in
+// tiles.cpp. User: quant/tiled_blocks.cpp, whose left operand is the weights.
 #pragma once
 
 #include "kernels/gemm/amx/tiles.h"
@@ -10,10 +10,11 @@ namespace rlx::kernels {
 /// that of the six of multiply_tiles(), as the other terms of a bf16 are 0.
 void multiply_one_by_three_terms(int64_t steps, const TileRows& upper, const TileRows& lower, const char* right,
                                  float* sums, int64_t stride) noexcept;
-/// As min_magnitude_of(), for rows that are multiplied with others in three terms: numbers that are not finite or at
-/// least 2^62 are out of split range, too.
+/// As min_magnitude_of(), for rows whose right operand has three terms: it also returns 0 if a number is not finite or
+/// is at least 2^62.
 float min_magnitude_beside_three(const TileSource& from, int64_t rows, int64_t k) noexcept;
-/// As pack_left_tiles() in one term, of f32: each number is rounded to bf16.
+/// As pack_left_tiles() with TileForm::one, for numbers of f32, which are rounded to bf16. The minimum magnitude is
+/// that of the f32 numbers.
 float pack_left_rounded(const TileSource& from, int64_t rows, int64_t k, char* out) noexcept;
 /// to[i * to_stride + j] += from[i * stride + j], 16 x 16. Needs AVX-512, but no matrix tiles.
 void add_tile(const float* from, int64_t stride, float* to, int64_t to_stride) noexcept;
