@@ -64,7 +64,7 @@ bool release_pages(const Tensor&);
 /// are first read (`when_read`, Tensor::borrow_unread; bools and tensors that must be converted are as in `copied`);
 /// or all are mapped (`FileBytes::map`). With `when_read`, the first access to the elements fails if the file was
 /// changed since it was opened. Weights that an earlier process packed are then not read at all.
-enum class FileAccess : uint8_t { copied, when_read, mapped };
+enum class FileAccess : uint8_t { copied, mapped, when_read };
 
 /// Tensors of a safetensors file, found by name. Copies share the file.
 class SafetensorsFile {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "rlx/session.h"
 #include "runtime/extent_bounds.h"
@@ -16,19 +19,26 @@ namespace rlx {
 /// Runs that CompiledGraph::commit_no_wait began.
 class CommittedRuns {
  public:
-  void add(PendingRun run);
-  /// Waits until all have ended, and ignores their errors.
+  /// The run must not keep the graph, which keeps this list.
+  void add(std::shared_ptr<PendingRun::State> run);
+  /// Waits until all have ended, and ignores their errors. Returns at once on a thread that runs are given to: runs
+  /// that have not begun may be waiting for this thread.
   void wait() {
-    if (has_any_.load(std::memory_order_acquire)) wait_for_each();
+    if (is_any_running_.load(std::memory_order_acquire)) wait_for_each();
   }
-  /// Returns the runs and removes them from this list.
-  std::vector<PendingRun> take();
+  /// What sync_pending returns: the last run, or null, and the first error of all. Both are removed; runs stay in the
+  /// list until they have ended.
+  std::pair<std::shared_ptr<PendingRun::State>, std::exception_ptr> take();
 
  private:
   void wait_for_each();
+  /// Removes runs that have ended. With the lock.
+  void remove_ended();
   std::mutex mutex_;
-  std::vector<PendingRun> runs_;
-  std::atomic<bool> has_any_ = false;
+  std::vector<Event> running_;
+  std::shared_ptr<PendingRun::State> last_;
+  std::exception_ptr first_error_;
+  std::atomic<bool> is_any_running_ = false;
 };
 
 struct CompiledGraph::State {
@@ -104,9 +114,10 @@ std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<CompiledGraph::St
 Profile timed_profile(std::vector<StepTime>& times, const std::function<std::shared_ptr<RunRecord>()>& run);
 /// Begins a run with a state. `inputs` are on the graph's device and are those that the state does not have; the state
 /// has the new values at once, which are ready when the run ends.
-PendingRun submit_with_state(const std::shared_ptr<CompiledGraph::State>& state, std::span<const DeviceTensor> inputs,
-                             GraphState::Impl& kept, std::shared_ptr<RunRecord> record,
-                             std::vector<StepTime>* steps = nullptr);
+std::shared_ptr<PendingRun::State> submit_with_state(const std::shared_ptr<CompiledGraph::State>& state,
+                                                     std::span<const DeviceTensor> inputs, GraphState::Impl& kept,
+                                                     std::shared_ptr<RunRecord> record,
+                                                     std::vector<StepTime>* steps = nullptr);
 /// DeviceExecutable::run_from_host, whose copies are counted, in `record` too unless that is null. `outputs` or
 /// `memory` is empty.
 bool ran_from_host(const CompiledGraph::State& state, Tensors inputs, std::span<Tensor> outputs,

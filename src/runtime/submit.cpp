@@ -285,8 +285,9 @@ std::shared_ptr<PendingRun::State> begun(const std::shared_ptr<State>& state, st
 
 }  // namespace
 
-PendingRun submit_with_state(const std::shared_ptr<State>& state, std::span<const DeviceTensor> inputs,
-                             GraphState::Impl& kept, std::shared_ptr<RunRecord> record, std::vector<StepTime>* steps) {
+std::shared_ptr<PendingRun::State> submit_with_state(const std::shared_ptr<State>& state,
+                                                     std::span<const DeviceTensor> inputs, GraphState::Impl& kept,
+                                                     std::shared_ptr<RunRecord> record, std::vector<StepTime>* steps) {
   if (inputs.size() != state->free_inputs.size())
     fail(ErrorCode::invalid_argument, "graph '", state->graph.name(), "' has ", state->free_inputs.size(),
          " inputs that are not in its state, got ", inputs.size());
@@ -301,7 +302,7 @@ PendingRun submit_with_state(const std::shared_ptr<State>& state, std::span<cons
   for (size_t o : state->free_outputs) outputs.push_back(run->outputs[o]);
   for (size_t p = 0; p < state->pairs.size(); ++p) kept.tensor_of(p) = run->outputs[state->pairs[p].output].on_device();
   run->outputs = std::move(outputs), run->positions = state->free_outputs;
-  return PendingRun(std::move(run));
+  return run;
 }
 
 Event PendingRun::event() const { return state_->event; }
@@ -338,52 +339,65 @@ PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs, Grap
   state_->compile();
   auto record = std::make_shared<RunRecord>();
   const std::vector<DeviceTensor> given = fed(*state_, ordered(inputs, true), *record, state_->free_inputs);
-  return submit_with_state(state_, given, state.impl(), record);
+  return PendingRun(submit_with_state(state_, given, state.impl(), record));
 }
 
 // ---- runs that the graph remembers ----
-void CommittedRuns::add(PendingRun run) {
-  std::scoped_lock lock(mutex_);
-  // Those that ended well are of no use behind another.
-  std::erase_if(runs_, [](const PendingRun& r) { return r.is_done() && !r.event().error(); });
-  runs_.push_back(std::move(run));
-  has_any_.store(true, std::memory_order_release);
+void CommittedRuns::remove_ended() {
+  std::erase_if(running_, [this](const Event& event) {
+    if (!event.is_done()) return false;
+    if (!first_error_) first_error_ = event.error();
+    return true;
+  });
+  is_any_running_.store(!running_.empty(), std::memory_order_release);
 }
-std::vector<PendingRun> CommittedRuns::take() {
+void CommittedRuns::add(std::shared_ptr<PendingRun::State> run) {
   std::scoped_lock lock(mutex_);
-  has_any_.store(false, std::memory_order_relaxed);
-  return std::exchange(runs_, {});
+  running_.push_back(run->event);
+  last_ = std::move(run);
+  remove_ended();
 }
 void CommittedRuns::wait_for_each() {
-  std::vector<PendingRun> runs;
+  if (background_thread() > 0) return;
+  std::vector<Event> running;
   {
     std::scoped_lock lock(mutex_);
-    runs = runs_;
+    running = running_;
   }
-  for (const PendingRun& run : runs) try {
-      run.wait();
+  for (const Event& event : running) try {
+      event.wait();
     } catch (...) {  // sync_pending throws it
     }
+  std::scoped_lock lock(mutex_);
+  remove_ended();
+}
+std::pair<std::shared_ptr<PendingRun::State>, std::exception_ptr> CommittedRuns::take() {
+  wait();
+  std::scoped_lock lock(mutex_);
+  return {std::exchange(last_, nullptr), std::exchange(first_error_, nullptr)};
 }
 
 void CompiledGraph::commit_no_wait(const std::vector<NamedTensor>& inputs) const {
-  state_->committed.add(run_async(inputs));
+  state_->compile();
+  const auto record = std::make_shared<RunRecord>();
+  auto run = begun(state_, fed(*state_, ordered(inputs), *record), record);
+  run->graph.reset();
+  state_->committed.add(std::move(run));
 }
 void CompiledGraph::commit_no_wait(const std::vector<NamedTensor>& inputs, GraphState& state) const {
-  state_->committed.add(run_async(inputs, state));
+  state_->compile();
+  const auto record = std::make_shared<RunRecord>();
+  const std::vector<DeviceTensor> given = fed(*state_, ordered(inputs, true), *record, state_->free_inputs);
+  auto run = submit_with_state(state_, given, state.impl(), record);
+  run->graph.reset();
+  state_->committed.add(std::move(run));
 }
 std::vector<Tensor> CompiledGraph::sync_pending() const {
-  const std::vector<PendingRun> runs = state_->committed.take();
-  std::vector<Tensor> results;
-  std::exception_ptr first;
-  for (const PendingRun& run : runs) try {
-      if (&run == &runs.back()) results = run.get();
-      else run.wait();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  if (first) std::rethrow_exception(first);
-  return results;
+  const auto [last, error] = state_->committed.take();
+  if (error) std::rethrow_exception(error);
+  if (!last) return {};
+  last->graph = state_;
+  return PendingRun(last).get();
 }
 
 bool ran_from_host(const State& state, Tensors inputs, std::span<Tensor> outputs,
@@ -417,7 +431,7 @@ std::shared_ptr<RunRecord> run_on_device(const std::shared_ptr<State>& state, Te
   if (!kept && steps && ran_from_host(*state, inputs, outputs, {}, steps, record)) return record;
   const auto given = kept ? fed(*state, inputs, *record, state->free_inputs) : fed(*state, inputs, *record);
   const PendingRun run =
-      kept ? submit_with_state(state, given, *kept, record, steps) : PendingRun(begun(state, given, record, steps));
+      PendingRun(kept ? submit_with_state(state, given, *kept, record, steps) : begun(state, given, record, steps));
   std::vector<std::shared_ptr<Tensor>> results;
   try {
     // What is read has waited for the run: the host waits once for each output.

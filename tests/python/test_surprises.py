@@ -268,3 +268,54 @@ def test_trapezoids_of_complex_width_are_complex():
     for dx in (np.array([0.5 - 2j], np.complex64), 0.5 - 2j, 0.5, 2):
         np.testing.assert_allclose(np.asarray(rnp.trapezoid(y, dx=dx)), np.trapezoid(y, dx=dx) if hasattr(np, "trapezoid") else np.trapz(y, dx=dx), rtol=1e-6)
     assert rnp.trapezoid(np.ones(3, np.float32), dx=0.5).dtype == np.float32
+
+
+def test_what_has_its_dtype_by_decision_stays_strong_where_numbers_are_traced():
+    """Cases of which JAX gives the same dtypes; (function, arguments, dtype)."""
+    lax = rlx.lax
+    half, small = np.float16([1, 2]), np.int8([1])
+    for f, args, wanted in [
+        (lambda x, s: x * lax.convert_element_type(s, "float32"), (half, 0.5), "float32"),
+        (lambda x, s: x * rnp.full((2,), s, "float32"), (half, 0.5), "float32"),
+        (lambda x, s: x * rnp.sum(s, dtype="float32"), (half, 0.5), "float32"),
+        (lambda x, s: x * s, (half, 0.5), "float16"),
+        (lambda x, s: x * (s + 1.5), (half, 1), "float16"),
+        (lambda x, s: x * rnp.sin(s), (half, 1), "float16"),
+        (lambda n, y: lax.while_loop(lambda s: s < 10, lambda s: rnp.asarray(s + 1, "int32"), n) + y, (3, small), "int32"),
+        (lambda n, y: lax.while_loop(lambda s: s < 10, lambda s: s + 1, n) + y, (3, small), "int8"),
+        (lambda p, y: lax.cond(p, lambda s: s, lambda s: rnp.asarray(s, "int32"), 3) + y, (True, small), "int32"),
+        (lambda s, x: lax.scan(lambda c, v: (c, v * rnp.asarray(s, "float32")), 0, x)[1], (0.5, half), "float32"),
+        (lambda s, x: lax.scan(lambda c, v: (c, v * s), 0, x)[1], (0.5, half), "float16"),
+        (lambda s, x: x * rlx.vmap(lambda v: v * 0 + rnp.asarray(s, "float32"))(x), (0.5, half), "float32"),
+    ]:
+        assert rlx.jit(f)(*args).dtype == wanted
+    if jax is not None:
+        import jax.numpy as jnp
+        assert jax.jit(lambda x, s: x * jax.lax.convert_element_type(s, "float32"))(half, 0.5).dtype == jnp.float32
+
+
+def test_a_numpy_integer_that_does_not_fit_widens():
+    x = rnp.asarray([1, 2])
+    assert x.dtype == np.int32 and (x + np.int64(2)).dtype == np.int32
+    assert (x + np.int64(2**40)).dtype == np.int64 and np.asarray(x + np.int64(2**40)).tolist() == [1 + 2**40, 2 + 2**40]
+    assert np.asarray(x < np.int64(2**40)).tolist() == [True, True]
+    assert rlx.jit(lambda x: x + np.int64(2**40))(x).dtype == np.int64
+
+
+def test_static_arguments_within_tuples_have_kinds():
+    import collections
+    Pair = collections.namedtuple("Pair", "a b")
+    f = rlx.jit(lambda x, p: x * p.a, static_argnums=1)
+    assert f(np.int32([3]), Pair(1, 0)).dtype == np.int32
+    assert f(np.int32([3]), Pair(1.0, 0)).dtype == np.float32
+
+
+def test_derivatives_of_igamma_are_nan_where_it_is():
+    a, x = np.float32([0.66, -0.6, 0.0, np.nan, 2]), np.float32([0.68, 0.5, 0.0, 1, -1])
+    is_nan = np.isnan(np.asarray(rlx.lax.igamma(a, x)))
+    assert is_nan.tolist() == [False, True, True, True, True]
+    assert np.isnan(np.asarray(rlx.lax.igamma_grad_a(a, x))).tolist() == is_nan.tolist()
+    by_x = rlx.vmap(rlx.grad(lambda x, a: rlx.lax.igamma(a, x)))(rnp.asarray(x), rnp.asarray(a))
+    assert np.isnan(np.asarray(by_x)).tolist() == is_nan.tolist()
+    with pytest.raises(TypeError, match="indices are integers"):
+        rnp.unravel_index(1.5, (2, 3))

@@ -167,6 +167,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a graph is freed though nobody asked for the results of its committed runs") {
+  const auto owner = std::make_shared<const std::vector<float>>(2, 3.F);
+  std::weak_ptr<const std::vector<float>> kept = owner;
+  Graph g("scaled");
+  g.output(g.input("x", f32, {2}) * g.param("w", f32, {2}), "y");
+  {
+    CompiledGraph scaled = Session(Device::cpu(), {1}).compile(g);
+    scaled.set_param("w", Tensor::borrow(f32, {2}, std::as_bytes(std::span(*owner)), owner));
+    const std::vector<NamedTensor> one = {{"x", Tensor::of<float>({2}, {1, 1})}};
+    for (int i = 0; i < 100; ++i) scaled.commit_no_wait(one);
+    CHECK(scaled.run(one)[0] == Tensor::of<float>({2}, {3, 3}));
+  }
+  const long own = 1;  // `owner` above
+  for (int i = 0; i < 1000 && kept.use_count() > own; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(kept.use_count() == own);
+}
+
 TEST_CASE("params may be on the device, and stay as they were bound when the tensor is written anew") {
   Graph g("scaled");
   g.output(g.input("x", f32, {4}) * g.param("w", f32, {4}), "y");

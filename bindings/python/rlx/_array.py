@@ -27,7 +27,7 @@ class Trace:
         self.printless = printless  # who traces here and cannot take prints; None if they can be taken
         self.token = None  # of the body of a while_loop: what its next print takes, and gives to the one behind it
         self.captured = []  # [(Array of an outer trace, or of elements; Array here)]
-        self.weak = set()  # the nodes of Python's numbers, and of what was computed of those alone: they take the dtype of what is beside them
+        self.weak = set()  # results that stand for Python's numbers, and what was computed of those alone: they take the dtype of what is beside them
         self.examples = None  # while vmap traces: the nodes of what may differ from example to example
         self._seen = {}
         self._numbers = {}
@@ -47,10 +47,9 @@ class Trace:
         key = id(array)
         if key not in self._seen:
             here = self.input(array.dtype_name, array.shape)
-            if is_weak(array):
-                self.weak.add(here._value.node)
             self.captured.append((array, here))
             self._seen[key] = here
+            weakened([here], [is_weak(array)])
         return self._seen[key]
 
     def number(self, number, dtype, shape):
@@ -59,7 +58,7 @@ class Trace:
         made = self._numbers.get(key)
         if made is None:
             made = self.lift(Array(np.asarray(number, _dtypes.numpy_of(dtype))))
-            self.weak.add(made._value.node)
+            weakened([made], [True])
             if shape:
                 dims = ", ".join(map(str, shape))
                 made = self.emit("broadcast_in_dim", [made], f"{{dims = [{dims}], axes = []}}")[0]
@@ -79,14 +78,18 @@ class Trace:
     def capture(self, arrays):
         for a in arrays:
             here = self.input(a.dtype_name, a.shape)
-            if is_weak(a):
-                self.weak.add(here._value.node)
             self.captured.append((a, here))
             self._seen[id(a)] = here
+            weakened([here], [is_weak(a)])
 
     def emit(self, op, operands, attrs=None):
         operands = [self.lift(x)._value for x in operands]
-        return self._made_of(operands, self.graph.emit(op, operands, attrs))
+        made = self._made_of(operands, self.graph.emit(op, operands, attrs))
+        # An op that states a dtype has it by decision; of one with sub-graphs these decide, and its caller says what they did.
+        is_open = attrs is None or "dtype = " not in attrs and attrs.count("{") < 2
+        if self.weak and operands and is_open and all((x.node, x.result) in self.weak for x in operands):
+            weakened(made, [True] * len(made))
+        return made
 
     def inline(self, graph, operands):
         operands = [self.lift(x)._value for x in operands]
@@ -95,8 +98,6 @@ class Trace:
     def _made_of(self, operands, results):
         if self.examples and any(x.node in self.examples for x in operands):
             self.examples.update(v.node for v, _, _ in results)
-        if operands and all(x.node in self.weak for x in operands):
-            self.weak.update(v.node for v, _, _ in results)
         return [Array(trace=self, value=v, dtype=dtype, shape=dims) for v, dtype, dims in results]
 
     def __enter__(self):
@@ -290,23 +291,42 @@ def is_foreign(x):
         and not hasattr(x, "__dlpack__")
 
 
-WIDE_NUMBERS = {np.float64: float, np.int64: int, np.complex128: complex}  # NumPy's scalars that are as wide as Python's numbers
+WIDE_NUMBERS = {np.float64, np.int64, np.complex128}  # NumPy's scalars that are as wide as Python's numbers
 
 
 def is_weak(x):
     """A Python number, or an array that stands for one while it is traced."""
     if isinstance(x, Array):
-        return x._trace is not None and x._value.node in x._trace.weak
+        return x._trace is not None and (x._value.node, x._value.result) in x._trace.weak
     return is_number(x)
+
+
+def weakened(arrays, flags):
+    """Says of traced arrays which of them stand for Python's numbers."""
+    for x, flag in zip(arrays, flags):
+        if x._trace is not None:
+            (x._trace.weak.add if flag else x._trace.weak.discard)((x._value.node, x._value.result))
+    return arrays
 
 
 def strong(x):
     """x, which has its dtype by decision: it does not take that of what is beside it."""
-    if not is_weak(x) or x._trace is not current_trace():
-        return x
-    made = emit("convert", [x], f"{{dtype = {x._dtype}}}")[0]
-    made._trace.weak.discard(made._value.node)
-    return made
+    return emit("convert", [x], f"{{dtype = {x._dtype}}}")[0] if isinstance(x, Array) and is_weak(x) else x
+
+
+def convert_weakly(x, dtype):
+    """x in the dtype of what is beside it: a number that is traced stays one."""
+    made = convert(x, dtype)
+    return weakened([made], [True])[0] if made is not x and is_weak(x) else made
+
+
+def number_beside(x, dtypes):
+    """A NumPy scalar as wide as Python's numbers as one of those, unless an integer does not fit arrays of these dtypes: it widens them."""
+    if type(x) is np.int64:
+        bounds = [_dtypes.iinfo(_dtypes.long_name(d)) for d in dtypes if _dtypes.is_integer(d)]
+        if not all(b.min <= x <= b.max for b in bounds):
+            return x
+    return x.item()
 
 
 def is_number(x):
@@ -705,9 +725,11 @@ def _of_two(f):
             return f(x1, x2)
         t1, t2 = type(x1), type(x2)
         if t1 is Array and t2 in WIDE_NUMBERS:
-            x2, t2 = x2.item(), WIDE_NUMBERS[t2]
+            x2 = number_beside(x2, [x1._dtype])
+            t2 = type(x2)
         elif t2 is Array and t1 in WIDE_NUMBERS:
-            x1, t1 = x1.item(), WIDE_NUMBERS[t1]
+            x1 = number_beside(x1, [x2._dtype])
+            t1 = type(x1)
         if t1 is Array:
             if t2 is Array:
                 key = (x1._dtype, x1._shape, x2._dtype, x2._shape)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, _prints, tree
-from ._array import as_array, convert, current_trace, emit, is_weak
+from ._array import as_array, convert, current_trace, emit, is_weak, weakened
 from ._native import Error, at_user_line
 from ._jit import Traced, weak_leaves
 
@@ -97,6 +97,7 @@ def _cond(pred, true_fun, false_fun, operands):
         out = emit("if_else", [pred] + arrays + captured,
                    f"{{then_branch = {a.graph.body_text()}, else_branch = {b.graph.body_text()}}}")
     results, prints = len(a.out_types), len(a.print_types)
+    weakened(out[:results], [x and y for x, y in zip(a.out_weak, b.out_weak)])
     a.show(out[results:], when=(pred, True))
     b.show(out[results + prints:], when=(pred, False))
     return tree.unflatten(a.out_structure, out[:results])
@@ -155,6 +156,7 @@ def while_loop(cond_fun, body_fun, init_val, max_trips=None):
     bound = f", max_trips = {max_trips}" if max_trips is not None else ""
     out = emit("while_loop", arrays + captured,
                f"{{carries = {len(arrays)}, condition = {test.graph.body_text()}, body = {body.graph.body_text()}{bound}}}")
+    weakened(out, weak)
     return tree.unflatten(structure, out)
 
 
@@ -239,6 +241,7 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, *, checkpoint=N
         raise Error("a scan without carries, xs and captured values computes nothing")
     out = emit(op, operands, "{" + attrs + "}")
     outs = len(body.out_types)
+    weakened(out[:outs], weak + body.out_weak[n:])
     if body.prints:
         if not isinstance(length, int):
             raise Error(at_user_line(f"debug.print in a scan prints once for each step, and there are as many as the symbolic {length}"))

@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import Array, Programs, Trace, _local, _made, as_array, current_trace, is_foreign, is_weak, runner
+from ._array import Array, Programs, Trace, _local, _made, as_array, current_trace, is_foreign, is_weak, runner, weakened
 from ._native import Error, at_user_line
 from ._prints import show
 
@@ -89,7 +89,7 @@ class Traced:
         trace = Trace(name or getattr(f, "__name__", "f").replace("<", "").replace(">", "") or "f", printless)
         with trace:
             inputs = [trace.input(dtype, dims) for dtype, dims in types]
-            trace.weak.update(x._value.node for x, flag in zip(inputs, weak) if flag)
+            weakened(inputs, weak)
             if batched is not None:
                 trace.examples = {x._value.node for x, flag in zip(inputs, batched) if flag}
             trace.capture(captured)
@@ -202,9 +202,9 @@ def _without_numpy(x):
 
 def _of_one_kind(value):
     """A static value as a part of a key: 1, 1.0 and True are equal, and so are 0.0 and -0.0, but functions give other results for them."""
-    if type(value) is tuple:
-        return (tuple, *[_of_one_kind(v) for v in value])
-    return (type(value), repr(value) if type(value) is float else value)
+    if isinstance(value, tuple):
+        return (type(value), *[_of_one_kind(v) for v in value])
+    return (type(value), repr(value) if isinstance(value, (float, complex)) else value)
 
 
 class Jit:

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from . import _dtypes, _graph, tree
-from ._array import as_array, current_trace, emit, is_foreign, is_number
+from ._array import as_array, current_trace, emit, is_foreign, is_number, weakened
 from ._jit import Traced, _apply, _arrays, _trace, weak_leaves
 from ._native import Error, at_user_line
 from ._prints import Loop
@@ -299,6 +299,7 @@ def vmap(f, in_axes=0, out_axes=0):
                         batched=[axis is not None for axis in axes], weak=weak_leaves((args, by_name)))
         batched = [axis is not None for axis in axes] + [False] * len(traced.captured)
         results = _apply(traced.graph.batch(batched, size), fronted + traced.captured)
+        weakened(results, traced.out_weak)
         outs = len(traced.out_types)
         if traced.prints:
             if not isinstance(size, int):

@@ -395,6 +395,7 @@ void FmaConvolution::divide_terms() {
 
 void FmaConvolution::divide_outputs() {
   constexpr int64_t kMaxImageBytes = 512 << 10, kMaxPixels = 1024, kFewPixels = 48, kManyWeights = 5 << 19;
+  constexpr int64_t kMaxCopiedBytes = 8 << 20;  // of images of few pixels, which share what is read of the weights
   const int64_t cols = a_.out_dims[1], bytes = std::min(kMaxImageBytes, cache_sizes().l2_bytes / 2);
   const int64_t row_bytes = padded_cols(a_) * a_.in_channels * 4;
   const auto fits = [&](int64_t images, int64_t rows) {
@@ -402,8 +403,11 @@ void FmaConvolution::divide_outputs() {
   };
   rows_ = a_.out_dims[0];
   while (rows_ > 1 && !fits(1, rows_) && rows_ * cols > kFewPixels) --rows_;
+  const auto share_weights = [&](int64_t images) {
+    return images * rows_ * cols <= kFewPixels && images * padded_rows(a_, rows_) * row_bytes <= kMaxCopiedBytes;
+  };
   if (rows_ == a_.out_dims[0])
-    while (images_ < a_.batch && (fits(images_ + 1, rows_) || (images_ + 1) * rows_ * cols <= kFewPixels)) ++images_;
+    while (images_ < a_.batch && (fits(images_ + 1, rows_) || share_weights(images_ + 1))) ++images_;
   image_tasks_ = divided_up(a_.batch, images_), row_tasks_ = divided_up(a_.out_dims[0], rows_);
   const int64_t lanes = lanes_in_use();
   if (threads_ > 1) {
@@ -411,6 +415,7 @@ void FmaConvolution::divide_outputs() {
     const bool has_few = a_.batch * a_.out_dims[0] * cols < threads_ * kFewPixels;
     if (has_few || static_cast<int64_t>(weights_bytes()) > kManyWeights) {
       panel_tasks_ = std::min<int64_t>(panels.count(), threads_);
+      image_tasks_ = std::max(image_tasks_, std::min(a_.batch, threads_ / panel_tasks_));
     } else if (a_.batch >= threads_) {
       image_tasks_ = std::min(a_.batch, rounded_up(image_tasks_, threads_));
     } else {

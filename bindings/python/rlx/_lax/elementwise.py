@@ -6,7 +6,7 @@ import operator
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import Array, as_array, convert, is_number
+from .._array import Array, as_array, convert, is_number, strong
 from .._native import Error, at_user_line
 from ..numpy import _elementwise as ew
 from ..numpy._more_elementwise import nextafter as _nextafter
@@ -226,7 +226,7 @@ def convert_element_type(operand, new_dtype):
     x, dtype = as_array(operand), _dtypes.name_of(new_dtype)
     if _dtypes.is_complex(x.dtype_name) and not _dtypes.is_complex(dtype):
         x = ew.not_equal(x, 0) if dtype == "bool" else ops.real(x)
-    return convert(x, dtype)
+    return strong(convert(x, dtype))
 
 
 def bitcast_convert_type(operand, new_dtype):

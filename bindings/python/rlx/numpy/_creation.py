@@ -76,7 +76,7 @@ def shape_tuple(shape):
 def full(shape, fill_value, dtype=None, *, device=None):
     """An array of that shape, every element `fill_value`."""
     value = as_array(fill_value, None if dtype is None else _dtypes.name_of(dtype))
-    return _on(broadcast_to(value, shape_tuple(shape)), device)
+    return _on(broadcast_to(value if dtype is None else of_that_dtype(value), shape_tuple(shape)), device)
 
 
 def zeros(shape, dtype=None, *, device=None):
@@ -102,7 +102,7 @@ def _like(x, dtype, shape):
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None):
     """The shape and dtype of a, every element `fill_value`."""
     shape, dtype = _like(a, dtype, shape)
-    return _on(broadcast_to(as_array(fill_value, dtype), shape), device)
+    return _on(broadcast_to(of_that_dtype(as_array(fill_value, dtype)), shape), device)
 
 
 def zeros_like(a, dtype=None, shape=None, *, device=None):

@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import WIDE_NUMBERS, Array, as_array, at_once, convert, current_trace, is_number, is_weak
+from .._array import WIDE_NUMBERS, Array, as_array, at_once, convert, convert_weakly, current_trace, is_number, is_weak, number_beside
 
 # What rlx.numpy takes from here; the rest serves the package.
 __all__ = ["abs", "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -25,8 +25,8 @@ __all__ = ["abs", "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "
 def _promotion(xs):
     """The operands as arrays, None for Python's numbers, and the dtype of all. NumPy's float64, which is a Python float (so that np.sqrt(2)
     is one), and its int64 and complex128 count as numbers beside an array."""
-    has_array = builtins.any(isinstance(x, (Array, np.ndarray)) for x in xs)
-    xs = [x.item() if has_array and type(x) in WIDE_NUMBERS else x for x in xs]
+    beside = [as_array(x).dtype_name for x in xs if isinstance(x, (Array, np.ndarray))]
+    xs = [number_beside(x, beside) if beside and type(x) in WIDE_NUMBERS else x for x in xs]
     strong = [x if isinstance(x, Array) else None if is_number(x) else as_array(x) for x in xs]
     dtype, weak = None, []
     for x in strong:
@@ -43,7 +43,7 @@ def _promotion(xs):
 def promoted(*xs):
     """The operands as arrays of one dtype."""
     strong, xs, dtype = _promotion(xs)
-    return [as_array(s if s is not None else x, dtype) for s, x in zip(strong, xs)]
+    return [as_array(x, dtype) if s is None else convert_weakly(s, dtype) for s, x in zip(strong, xs)]
 
 
 def broadcast_shapes(*shapes):
@@ -87,13 +87,13 @@ def together(*xs):
     shape = shapes[0] if shapes and all(s == shapes[0] for s in shapes) else broadcast_shapes(*shapes)
     trace = current_trace()
     return [(trace.number(x, dtype, shape) if trace is not None else broadcast_to(as_array(x, dtype), shape)) if s is None
-            else broadcast_to(s if s.dtype_name == dtype else convert(s, dtype), shape) for s, x in zip(strong, xs)]
+            else broadcast_to(convert_weakly(s, dtype), shape) for s, x in zip(strong, xs)]
 
 
 def inexact(x):
     """As floats: integers and bools become float32."""
     x = as_array(x)
-    return x if _dtypes.is_inexact(x.dtype_name) else convert(x, "f32")
+    return x if _dtypes.is_inexact(x.dtype_name) else convert_weakly(x, "f32")
 
 
 def not_complex(x, name):

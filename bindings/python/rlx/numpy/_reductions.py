@@ -6,7 +6,7 @@ import operator
 import numpy as np
 
 from .. import _dtypes, ops
-from .._array import as_array, at_once_with, convert
+from .._array import as_array, at_once_with, convert, strong
 from ._elementwise import (add, broadcast_to, constant_like, divide, documented, inexact, maximum, minimum, multiply, no_out, sqrt, square,
                            subtract, truth, where as choose)
 from ._shape import axes_of, axis_of, ravel, reshape
@@ -29,7 +29,7 @@ def _reduced(x, kind, axis, keepdims):
 
 def _summed_dtype(x, dtype):
     if dtype is not None:
-        return convert(x, _dtypes.name_of(dtype))
+        return strong(convert(x, _dtypes.name_of(dtype)))
     return convert(x, _SUMMED.get(x.dtype_name, x.dtype_name))
 
 
@@ -225,7 +225,7 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Non
         name = _dtypes.name_of(dtype)
         if _dtypes.is_complex(x.dtype_name) and not _dtypes.is_complex(name):  # parts of that width, as the result is real
             name = "c128" if name == "f64" else "c64"
-        x = convert(x, name)
+        x = strong(convert(x, name))
         kept = _dtypes.real_part(_dtypes.name_of(dtype))
     axes = axes_of(axis, x.ndim)
     if where is not None or mean is not None:
