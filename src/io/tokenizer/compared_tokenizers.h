@@ -18,8 +18,10 @@
 
 namespace rlx::tokenizer::gguf_writer {
 
-// tokenizer.ggml.token_type (GGUF specification, "ggml.token_type").
+/// The values of tokenizer.ggml.token_type (GGUF specification, "ggml.token_type").
+namespace token_type {
 inline constexpr int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
+}  // namespace token_type
 
 /// Texts of what languages, programs and people write. All are in normal form C.
 const std::vector<std::string>& written_texts();

@@ -29,9 +29,6 @@ namespace rlx::tokenizer {
 namespace gguf_writer {  // a unity build puts all of the folder into one file
 namespace {
 
-// tokenizer.ggml.token_type (GGUF specification, "ggml.token_type").
-constexpr int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
-
 // ---- what all kinds have ----
 
 struct TokenTable {
@@ -58,12 +55,12 @@ TokenTable tokens_of(const Source& source, int64_t vocabulary) {
     if (added != source.added.end()) {
       const bool is_control = added->second.special || looks_special(added->second.content);
       tokens.texts.push_back(added->second.content);
-      tokens.types.push_back(is_control ? kControl : kUserDefined);
+      tokens.types.push_back(is_control ? token_type::kControl : token_type::kUserDefined);
       continue;
     }
     const auto text = known.token(id);
     tokens.texts.push_back(text ? std::string(*text) : text_of("[PAD", id, "]"));
-    tokens.types.push_back(text ? kNormal : kUnused);
+    tokens.types.push_back(text ? token_type::kNormal : token_type::kUnused);
   }
   for (int64_t id = vocabulary; id <= Vocabulary::kMaxId && last < vocabulary; ++id)
     if (known.token(id)) last = id;
@@ -163,7 +160,8 @@ VocabularyAsGguf byte_level(const Source& source, TokenTable tokens) {
 std::vector<float> scores_of(const Source& source, const TokenTable& tokens) {
   std::unordered_map<std::string, size_t> ids;
   for (size_t id = 0; id < tokens.texts.size(); ++id)
-    if (tokens.types[id] == kNormal || tokens.types[id] == kUserDefined) ids.emplace(tokens.texts[id], id);
+    if (tokens.types[id] == token_type::kNormal || tokens.types[id] == token_type::kUserDefined)
+      ids.emplace(tokens.texts[id], id);
   constexpr float kNone = 1;
   std::vector<float> scores(tokens.texts.size(), kNone);
   std::unordered_set<std::string> merged;
@@ -174,7 +172,7 @@ std::vector<float> scores_of(const Source& source, const TokenTable& tokens) {
     merged.insert(left + " " + right);
     const auto at = ids.find(whole);
     if (at == ids.end() || whole == before) continue;
-    const bool is_normal = tokens.types[at->second] == kNormal;
+    const bool is_normal = tokens.types[at->second] == token_type::kNormal;
     if (scores[at->second] != kNone && !is_normal) continue;  // added tokens are found in text before it is merged
     if (scores[at->second] != kNone)
       fail(ErrorCode::unsupported, "the merges that make the token ", shown(whole),
@@ -184,8 +182,11 @@ std::vector<float> scores_of(const Source& source, const TokenTable& tokens) {
   }
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     const std::string& text = tokens.texts[id];
-    if (scores[id] == kNone) scores[id] = tokens.types[id] == kNormal ? -next++ : tokens.types[id] == kByte ? 0 : -1000;
-    if (tokens.types[id] != kNormal) continue;
+    if (scores[id] == kNone)
+      scores[id] = tokens.types[id] == token_type::kNormal ? -next++
+                   : tokens.types[id] == token_type::kByte ? 0
+                                                           : -1000;
+    if (tokens.types[id] != token_type::kNormal) continue;
     for (size_t split = utf8_size(text.empty() ? 'a' : text[0]); split < text.size(); split += utf8_size(text[split])) {
       const std::string left = text.substr(0, split), right = text.substr(split);
       if (ids.contains(left) && ids.contains(right) && !merged.contains(left + " " + right))
@@ -208,9 +209,9 @@ VocabularyAsGguf sentence_piece(const Source& source, TokenTable tokens, bool ha
   GgufMetadata& m = made.metadata;
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     std::string& text = tokens.texts[id];
-    if (is_byte_token(text)) tokens.types[id] = kByte;
-    if (text == source.text("unk_token") && !text.empty()) tokens.types[id] = kUnknown;
-    if (tokens.types[id] != kUserDefined || !has_spaces) continue;
+    if (is_byte_token(text)) tokens.types[id] = token_type::kByte;
+    if (text == source.text("unk_token") && !text.empty()) tokens.types[id] = token_type::kUnknown;
+    if (tokens.types[id] != token_type::kUserDefined || !has_spaces) continue;
     for (size_t at = text.find(kSpaceMark); at != text.npos; at = text.find(kSpaceMark, at))
       text.replace(at, kSpaceMark.size(), " ");
   }
@@ -243,7 +244,7 @@ VocabularyAsGguf unigram(const Source& source, TokenTable tokens) {
   m.emplace_back("tokenizer.ggml.pre", std::string("default"));
   if (const JsonTree* unk = source.model("unk_id")) {
     const int64_t id = unk->integer();
-    tokens.types.at(static_cast<size_t>(id)) = kUnknown;
+    tokens.types.at(static_cast<size_t>(id)) = token_type::kUnknown;
     m.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(id));
   } else {
     fail(ErrorCode::unsupported, "the tokenizer has no 'unk_id', and readers of GGUF take one for granted");
@@ -270,8 +271,9 @@ VocabularyAsGguf word_piece(const Source& source, TokenTable tokens) {
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     std::string& text = tokens.texts[id];
     int32_t& type = tokens.types[id];
-    if (text == unk && type == kNormal) type = kUnknown;
-    if (type == kNormal) text = text.starts_with(prefix) ? text.substr(prefix.size()) : std::string(kSpaceMark) + text;
+    if (text == unk && type == token_type::kNormal) type = token_type::kUnknown;
+    if (type == token_type::kNormal)
+      text = text.starts_with(prefix) ? text.substr(prefix.size()) : std::string(kSpaceMark) + text;
   }
   m.emplace_back("tokenizer.ggml.model", std::string("bert"));
   m.emplace_back("tokenizer.ggml.pre", std::string("default"));

@@ -39,7 +39,8 @@ Json merges_by_score(const std::vector<std::string>& texts, const std::vector<fl
                      const std::vector<int32_t>& types) {
   std::unordered_map<std::string, size_t> ids;
   for (size_t id = 0; id < texts.size(); ++id)
-    if (types.empty() || types[id] == kNormal || types[id] == kUserDefined) ids.emplace(texts[id], id);
+    if (types.empty() || types[id] == token_type::kNormal || types[id] == token_type::kUserDefined)
+      ids.emplace(texts[id], id);
   struct Merge {
     float score;
     size_t left, right;
@@ -100,7 +101,7 @@ void unigram_json(const GgufMetadata& m, Json& json, Json& model) {
   const auto& texts = list_in<std::string>(m, "tokenizer.ggml.tokens");
   const auto& scores = list_in<float>(m, "tokenizer.ggml.scores");
   const auto& types = list_in<int32_t>(m, "tokenizer.ggml.token_type");
-  const auto is_unused = [&](size_t id) { return !types.empty() && types[id] == kUnused; };
+  const auto is_unused = [&](size_t id) { return !types.empty() && types[id] == token_type::kUnused; };
   size_t count = texts.size();
   while (count > 0 && is_unused(count - 1)) --count;  // rows that fill the table up
   float lowest = 0;
@@ -167,18 +168,19 @@ std::string tokenizer_json_of_gguf(const GgufMetadata& metadata) {
     Json vocab = Json::object(), added = Json::array();
     std::unordered_set<std::string> known;
     for (size_t id = 0; id < texts.size(); ++id) {
-      const int32_t type = types.empty() ? kNormal : types[id];
-      if (texts[id].empty() || !known.insert(texts[id]).second || type == kUnused) continue;
-      const bool is_added = type == kControl || type == kUnknown || type == kUserDefined;
+      const int32_t type = types.empty() ? token_type::kNormal : types[id];
+      if (texts[id].empty() || !known.insert(texts[id]).second || type == token_type::kUnused) continue;
+      const bool is_added =
+          type == token_type::kControl || type == token_type::kUnknown || type == token_type::kUserDefined;
       vocab[kind == "bert" ? word_piece_text(texts[id], is_added) : texts[id]] = id;
-      if (type != kControl && type != kUnknown && type != kUserDefined) continue;
+      if (type != token_type::kControl && type != token_type::kUnknown && type != token_type::kUserDefined) continue;
       added.push_back({{"id", id},
                        {"content", texts[id]},
                        {"single_word", false},
                        {"lstrip", false},
-                       {"rstrip", takes_space_behind(metadata, texts[id], id, type != kUserDefined)},
+                       {"rstrip", takes_space_behind(metadata, texts[id], id, type != token_type::kUserDefined)},
                        {"normalized", false},
-                       {"special", type != kUserDefined}});
+                       {"special", type != token_type::kUserDefined}});
     }
     model["vocab"] = std::move(vocab);
     const auto flag = [&](const char* key, bool otherwise) {
