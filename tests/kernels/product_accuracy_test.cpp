@@ -50,24 +50,30 @@ std::vector<float> with_constant_weights(const Matrix& x, const Matrix& w, Produ
   return y;
 }
 
-/// `along_k`: the right operand's columns are adjacent along k, as those of weights [n, k] are.
-std::vector<float> at_run_time(const Matrix& x, const Matrix& w, bool along_k, ProductPolicy policy = {}) {
+Matrix transposed_of(const Matrix& m) {
+  Matrix t(m.cols, m.rows);
+  for (int64_t i = 0; i < m.rows; ++i)
+    for (int64_t j = 0; j < m.cols; ++j) t.at(j, i) = m.at(i, j);
+  return t;
+}
+
+/// `along_k`: the right operand's columns are adjacent along k, as those of weights [n, k] are. `x_transposed`: the
+/// left operand's rows are adjacent, as in the gradient of weights.
+std::vector<float> at_run_time(const Matrix& x, const Matrix& w, bool along_k, ProductPolicy policy = {},
+                               bool x_transposed = false) {
   // Prepared products are kept for the process, which has one instruction set but here: a number of threads of its own
   // for each keeps them apart.
   static std::vector<int64_t> lanes_seen;
   const auto found = std::find(lanes_seen.begin(), lanes_seen.end(), product_lanes(f32));
   const int threads = 1 + static_cast<int>(found - lanes_seen.begin());
   if (found == lanes_seen.end()) lanes_seen.push_back(product_lanes(f32));
-  Matrix transposed(w.cols, w.rows);
-  for (int64_t p = 0; p < w.rows; ++p)
-    for (int64_t j = 0; j < w.cols; ++j) transposed.at(j, p) = w.at(p, j);
+  const Matrix left = x_transposed ? transposed_of(x) : x, right = along_k ? transposed_of(w) : w;
   BatchedGemmSpec s;
-  s.m = x.rows, s.n = w.cols, s.k = w.rows, s.lhs_m_stride = x.cols, s.y_m_stride = w.cols, s.policy = policy;
-  s.threads = threads;
+  s.m = x.rows, s.n = w.cols, s.k = w.rows, s.y_m_stride = w.cols, s.policy = policy, s.threads = threads;
+  s.lhs_m_stride = x_transposed ? 1 : x.cols, s.lhs_k_stride = x_transposed ? x.rows : 1;
   s.rhs_k_stride = along_k ? 1 : w.cols, s.rhs_n_stride = along_k ? w.rows : 1;
   std::vector<float> y(static_cast<size_t>(x.rows * w.cols));
-  run(prepare_batched_gemm(s),
-      BatchedGemmOperands{x.values.data(), along_k ? transposed.values.data() : w.values.data(), y.data()});
+  run(prepare_batched_gemm(s), BatchedGemmOperands{left.values.data(), right.values.data(), y.data()});
   return y;
 }
 
@@ -235,7 +241,8 @@ TEST_CASE("a row with a single number is rounded once an element, whatever the r
           for (int64_t p = 0; is_single(i) && p < k; ++p) x.at(i, p) = p == at_of(i) ? numbers.at(i, 0) : 0;
         INFO(m, " x ", k, " x ", n, all_single ? ", single numbers alone" : ", beside dense rows");
         for (const std::vector<float>& y :
-             {with_constant_weights(x, w), at_run_time(x, w, false), at_run_time(x, w, true)}) {
+             {with_constant_weights(x, w), at_run_time(x, w, false), at_run_time(x, w, true),
+              at_run_time(x, w, false, {}, true), at_run_time(x, w, true, {}, true)}) {
           int64_t wrong = 0;
           for (int64_t i = 0; i < m; ++i)
             for (int64_t j = 0; is_single(i) && j < n; ++j) {

@@ -70,6 +70,7 @@ void TiledBlockProduct::pack_rows(const Group& group, int64_t chunk, int64_t blo
   char* out = group.packed + group_blocks_ * row_pair_bytes(kChunk) * chunk + block * row_pair_bytes(elements);
   const DType dtype = x_form_ == TileForm::one ? bf16 : f32;
   float min_magnitude = kInfinity;
+  int32_t singles[kTileRows];
   for (int64_t row = block * kBlock; row < (block + 1) * kBlock; row += kTileRows, out += kTileBytes) {
     const int64_t from = group.first + std::min(row, group.rows - 1);  // nothing is read behind the end
     const TileSource rows{
@@ -77,9 +78,12 @@ void TiledBlockProduct::pack_rows(const Group& group, int64_t chunk, int64_t blo
         .row_stride = group.p.x_stride,
         .k_stride = 1,
         .dtype = dtype,
-        .no_singles = true};
+        .singles = singles};
+    std::fill_n(singles, kTileRows, -1);
     min_magnitude = std::min(min_magnitude, pack_right_tiles(rows, std::clamp<int64_t>(group.rows - row, 0, kTileRows),
                                                              elements, x_form_, out));
+    // A row with only one number is for the fp32 fallback.
+    if (std::any_of(singles, singles + kTileRows, [](int32_t at) { return at >= 0; })) min_magnitude = 0;
   }
   group.min_of(chunk, block) = min_magnitude;
 }

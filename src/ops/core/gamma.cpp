@@ -229,9 +229,10 @@ OpDef define_incomplete(std::string_view name, std::string_view doc) {
         Value at_zero =
             select(equals(a, 1), full_like(x, 1), select(below(a, 1), full_like(x, INFINITY), zeros_like(x)));
         density = select(inside, density, where_or(both(equals(x, 0), above(a, 0)), at_zero, 0));
-        // Where the function is NaN its derivatives are, too: selecting what is inside would make them 0.
-        Value defined = compare(results[0], results[0], Comparison::eq);
-        return {where_or(defined, by_a, NAN), where_or(defined, ct * (kUpper ? -density : density), NAN)};
+        // Where the function is NaN its derivatives are, too, which selecting what is inside makes 0. They are products
+        // with NaN, not selected, so that the transpose of this rule, which jvp uses, has them as well.
+        Value one = select(compare(results[0], results[0], Comparison::eq), full_like(x, 1), full_like(x, NAN));
+        return {by_a * one, ct * ((kUpper ? -density : density) * one)};
       },
       .samples = {{.dims = {{3}, {3}}, .lo = 0.2, .hi = 4},
                   {.dims = {{}, {}}, .lo = 2, .hi = 9},

@@ -1,6 +1,6 @@
-// See the header. Scratch memory: the packed operand that all threads read, followed by the minimum magnitude of each
-// of its blocks; then for each thread a slot with what it packs itself (followed by minimum magnitudes too), a block of
-// sums, memory for a block of the fp32 fallback and, if each thread packs the rows for itself, the packed rows.
+// See the header. Scratch memory: the packed operand that all threads read, followed by the Values of its blocks; then
+// for each thread a slot with what it packs itself (followed by Values too), a block of sums, memory for a block of the
+// fp32 fallback and, if each thread packs the rows for itself, the packed rows.
 #include "kernels/gemm/amx/amx_gemm.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/rounded_up.h"
+#include "kernels/vector/narrow_float.h"
 
 namespace rlx::kernels {
 namespace {
@@ -22,12 +23,27 @@ char* moved(const void* data, DType t, int64_t elements) {
   return static_cast<char*>(const_cast<void*>(data)) + elements * static_cast<int64_t>(byte_size(t));
 }
 
-/// The minimum magnitudes of packed blocks, one float each, are stored behind the blocks: their size in bytes.
-int64_t min_magnitudes_bytes(int64_t blocks) { return aligned(blocks * static_cast<int64_t>(sizeof(float))); }
-float* min_magnitudes(char* behind) { return reinterpret_cast<float*>(behind); }
-const float* min_magnitudes(const char* behind) { return reinterpret_cast<const float*>(behind); }
+bool has_single(const int32_t (&singles)[2 * kTileRows]) {
+  return std::any_of(std::begin(singles), std::end(singles), [](int32_t at) { return at >= 0; });
+}
+
+/// sums[i] = x * (element p along k of row i) of `count` rows.
+void multiply_rows_at(const TileSource& s, int64_t p, float x, int64_t count, float* sums) {
+  // A sum begins with 0, so that it is never -0.
+  const auto multiply = [&](const auto* from, int64_t stride) {
+    for (int64_t i = 0; i < count; ++i) sums[i] = x * to_f32(from[i * stride]) + 0.0f;
+  };
+  const int64_t at = s.pairs ? p / 2 * s.k_stride * 2 + p % 2 : p * s.k_stride;
+  const int64_t stride = s.pairs ? 2 * s.row_stride : s.row_stride;
+  if (s.dtype == bf16) multiply(static_cast<const BF16*>(s.data) + at, stride);
+  else if (s.dtype == f16) multiply(static_cast<const F16*>(s.data) + at, stride);
+  else if (stride == 1) multiply(static_cast<const float*>(s.data) + at, 1);
+  else multiply(static_cast<const float*>(s.data) + at, stride);
+}
 
 }  // namespace
+
+int64_t TiledProduct::values_bytes(int64_t blocks) { return aligned(blocks * static_cast<int64_t>(sizeof(Values))); }
 
 TiledProduct::TiledProduct(const BlockProduct& b, const ProductStrategy& strategy, int threads)
     : m_(b.rows), n_(b.layout.n), k_(b.k), threads_(threads), form_(tile_form(b.lhs.dtype, b.rhs.dtype)),
@@ -39,92 +55,106 @@ TiledProduct::TiledProduct(const BlockProduct& b, const ProductStrategy& strateg
   reads_rows_ = whole_steps && b.lhs.col_stride == 1;
   reads_columns_ = whole_steps && rows_first_ && b.packed;
   if (rows_first_) {
-    shared_bytes_ = row_blocks_ * pair_bytes_ + min_magnitudes_bytes(row_blocks_);
+    shared_bytes_ = row_blocks_ * pair_bytes_ + values_bytes(row_blocks_);
     packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (transposes_ ? kSumsBytes : 0);
   } else {
-    shared_bytes_ = column_blocks_ * pair_bytes_ + min_magnitudes_bytes(column_blocks_);
+    shared_bytes_ = column_blocks_ * pair_bytes_ + values_bytes(column_blocks_);
     const int64_t max_blocks = divided_up(row_blocks_, row_tasks_);
-    packed_bytes_ = max_blocks * pair_bytes_ + min_magnitudes_bytes(max_blocks);
+    packed_bytes_ = max_blocks * pair_bytes_ + values_bytes(max_blocks);
   }
   const auto fallback_scratch = static_cast<int64_t>(block_scratch_bytes(kBlockRows, k_, b.lhs, b.rhs, b.packed));
   slot_bytes_ = packed_bytes_ + kSumsBytes + kFallbackSumsBytes + aligned(fallback_scratch) +
                 (packs_per_thread_ ? shared_bytes_ : 0);
 }
 
-float TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {
-  float min_magnitude = kInfinity;
+TiledProduct::Values TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {
+  Values values;
+  std::fill_n(values.singles, 2 * kTileRows, -1);
   const bool reads = reads_rows(row);
-  for (int64_t i = row; i < std::min(row + kBlockRows, m_); i += kTileRows, out += pair_bytes_ / 2) {
+  int32_t* singles = values.singles;
+  for (int64_t i = row; i < std::min(row + kBlockRows, m_);
+       i += kTileRows, out += pair_bytes_ / 2, singles += kTileRows) {
     const TileSource from{.data = moved(b.lhs.data, b.lhs.dtype, i * b.lhs.row_stride),
                           .row_stride = b.lhs.row_stride,
                           .k_stride = b.lhs.col_stride,
                           .dtype = b.lhs.dtype,
-                          .no_singles = true};
+                          .singles = singles};
     const int64_t rows = std::min(m_ - i, kTileRows);
-    min_magnitude =
-        std::min(min_magnitude, reads ? min_magnitude_of(from, rows, k_) : pack_left_tiles(from, rows, k_, form_, out));
+    const float min_magnitude = reads ? min_magnitude_of(from, rows, k_) : pack_left_tiles(from, rows, k_, form_, out);
+    values.min_magnitude = std::min(values.min_magnitude, min_magnitude);
   }
-  return min_magnitude;
+  values.has_singles = has_single(values.singles);
+  return values;
 }
 
-TiledProduct::Operand TiledProduct::packed_rows(const char* tiles, float min_magnitude) const {
+TiledProduct::Operand TiledProduct::packed_rows(const char* tiles, const Values& values) const {
   const int64_t step = static_cast<int64_t>(form_) * kTileBytes;
-  return {{tiles, 64, step}, {tiles + pair_bytes_ / 2, 64, step}, min_magnitude};
+  return {{tiles, 64, step}, {tiles + pair_bytes_ / 2, 64, step}, &values};
 }
-TiledProduct::Operand TiledProduct::packed_columns(const char* tiles, float min_magnitude) const {
+TiledProduct::Operand TiledProduct::packed_columns(const char* tiles, const Values& values) const {
   const int64_t step = 2 * static_cast<int64_t>(form_) * kTileBytes;
-  return {{tiles, 64, step}, {tiles + kTileBytes, 64, step}, min_magnitude};
+  return {{tiles, 64, step}, {tiles + kTileBytes, 64, step}, &values};
 }
 TiledProduct::Operand TiledProduct::rows_of(const BlockProduct& b, int64_t row, const char* tiles,
-                                            float min_magnitude) const {
-  if (!reads_rows(row)) return packed_rows(tiles, min_magnitude);
+                                            const Values& values) const {
+  if (!reads_rows(row)) return packed_rows(tiles, values);
   const int64_t stride = b.lhs.row_stride * 2;
   const char* const first = moved(b.lhs.data, bf16, row * b.lhs.row_stride);
-  return {{first, stride, 64}, {first + kTileRows * stride, stride, 64}, min_magnitude};
+  return {{first, stride, 64}, {first + kTileRows * stride, stride, 64}, &values};
 }
-TiledProduct::Operand TiledProduct::columns_of(const BlockProduct& b, int64_t column, char* out) const noexcept {
-  if (!reads_columns_ || n_ - column < kTiledColumns) return packed_columns(out, pack_columns(b, column, out));
-  Operand columns{{}, {}, b.rhs_min_magnitude};
+TiledProduct::Operand TiledProduct::columns_of(const BlockProduct& b, int64_t column, char* out,
+                                               Values& values) const noexcept {
+  if (!reads_columns_ || n_ - column < kTiledColumns) {
+    values = pack_columns(b, column, out);
+    return packed_columns(out, values);
+  }
+  Operand columns{{}, {}, &values};
+  if (b.rhs_min_magnitude != 0) values.min_magnitude = b.rhs_min_magnitude;
   for (int64_t h = 0; h < 2; ++h) {
     const TileSource from = right_source(b, column / kTileRows + h);
     const int64_t stride = from.k_stride * 4;
     (h ? columns.second : columns.first) = {static_cast<const char*>(from.data), stride, kTileRows * stride};
     if (b.rhs_min_magnitude == 0)
-      columns.min_magnitude = std::min(h ? columns.min_magnitude : kInfinity, min_magnitude_of(from, kTileRows, k_));
+      values.min_magnitude = std::min(values.min_magnitude, min_magnitude_of(from, kTileRows, k_));
   }
   return columns;
 }
 
-float TiledProduct::pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept {
-  float min_magnitude = kInfinity;
+TiledProduct::Values TiledProduct::pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept {
+  Values values;
   for (int64_t tile = column / kTileRows; tile < column / kTileRows + 2; ++tile, out += kTileBytes) {
     const int64_t rows = std::clamp<int64_t>(n_ - tile * kTileRows, 0, kTileRows);
-    min_magnitude = std::min(min_magnitude, pack_right_tiles(right_source(b, tile), rows, k_, form_, out));
+    values.min_magnitude =
+        std::min(values.min_magnitude, pack_right_tiles(right_source(b, tile), rows, k_, form_, out));
   }
-  return min_magnitude;
+  return values;
 }
 
-float TiledProduct::pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept {
-  float min_magnitude = kInfinity;
-  for (int64_t i = row; i < row + kBlockRows; i += kTileRows, out += kTileBytes) {
+TiledProduct::Values TiledProduct::pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept {
+  Values values;
+  std::fill_n(values.singles, 2 * kTileRows, -1);
+  int32_t* singles = values.singles;
+  for (int64_t i = row; i < row + kBlockRows; i += kTileRows, out += kTileBytes, singles += kTileRows) {
     const int64_t from = std::min(i, m_ - 1);  // nothing is read behind the end
     const TileSource rows{.data = moved(b.lhs.data, b.lhs.dtype, from * b.lhs.row_stride),
                           .row_stride = b.lhs.row_stride,
                           .k_stride = b.lhs.col_stride,
                           .dtype = b.lhs.dtype,
-                          .no_singles = true};
-    min_magnitude =
-        std::min(min_magnitude, pack_right_tiles(rows, std::clamp<int64_t>(m_ - i, 0, kTileRows), k_, form_, out));
+                          .singles = singles};
+    values.min_magnitude = std::min(values.min_magnitude,
+                                    pack_right_tiles(rows, std::clamp<int64_t>(m_ - i, 0, kTileRows), k_, form_, out));
   }
-  return min_magnitude;
+  values.has_singles = has_single(values.singles);
+  return values;
 }
 
-float TiledProduct::pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept {
-  float min_magnitude = kInfinity;
+TiledProduct::Values TiledProduct::pack_columns_as_left(const BlockProduct& b, int64_t column,
+                                                        char* out) const noexcept {
+  Values values;
   for (int64_t i = column; i < std::min(column + kTiledColumns, n_); i += kTileRows, out += pair_bytes_ / 2)
-    min_magnitude = std::min(
-        min_magnitude, pack_left_tiles(right_source(b, i / kTileRows), std::min(n_ - i, kTileRows), k_, form_, out));
-  return min_magnitude;
+    values.min_magnitude = std::min(values.min_magnitude, pack_left_tiles(right_source(b, i / kTileRows),
+                                                                          std::min(n_ - i, kTileRows), k_, form_, out));
+  return values;
 }
 
 TileSource TiledProduct::right_source(const BlockProduct& b, int64_t tile) const {
@@ -147,7 +177,7 @@ TileSource TiledProduct::right_source(const BlockProduct& b, int64_t tile) const
 
 void TiledProduct::pack_shared(const BlockProduct& b, int64_t block, char* to) const noexcept {
   char* const out = to + block * pair_bytes_;
-  min_magnitudes(to + shared_blocks() * pair_bytes_)[block] =
+  values_behind(to + shared_blocks() * pair_bytes_)[block] =
       transposes_   ? pack_rows_as_right(b, block * kBlockRows, out)
       : rows_first_ ? pack_rows(b, block * kBlockRows, out)
                     : pack_columns(b, block * kTiledColumns, out);
@@ -171,26 +201,28 @@ void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) c
 }
 
 void TiledProduct::multiply_columns(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept {
-  const float* const row_mins = min_magnitudes(rows + row_blocks_ * pair_bytes_);
+  const Values* const row_values = values_behind(rows + row_blocks_ * pair_bytes_);
   for (int64_t c = column_blocks_ * task / column_tasks_; c < column_blocks_ * (task + 1) / column_tasks_; ++c) {
     const int64_t column = c * kTiledColumns;
-    const Operand right =
-        transposes_ ? packed_columns(slot, pack_columns_as_left(b, column, slot)) : columns_of(b, column, slot);
+    Values values;
+    if (transposes_) values = pack_columns_as_left(b, column, slot);
+    const Operand right = transposes_ ? packed_columns(slot, values) : columns_of(b, column, slot, values);
     for (int64_t r = 0; r < row_blocks_; ++r)
-      multiply(b, r * kBlockRows, rows_of(b, r * kBlockRows, rows + r * pair_bytes_, row_mins[r]), column, right, slot);
+      multiply(b, r * kBlockRows, rows_of(b, r * kBlockRows, rows + r * pair_bytes_, row_values[r]), column, right,
+               slot);
   }
 }
 
 void TiledProduct::multiply_rows(const BlockProduct& b, int64_t task, const char* columns, char* slot) const noexcept {
-  const float* const column_mins = min_magnitudes(columns + column_blocks_ * pair_bytes_);
+  const Values* const column_values = values_behind(columns + column_blocks_ * pair_bytes_);
   const int64_t begin = row_blocks_ * task / row_tasks_, end = row_blocks_ * (task + 1) / row_tasks_;
-  float* const row_mins = min_magnitudes(slot + divided_up(row_blocks_, row_tasks_) * pair_bytes_);
+  Values* const row_values = values_behind(slot + divided_up(row_blocks_, row_tasks_) * pair_bytes_);
   for (int64_t r = begin; r < end; ++r)
-    row_mins[r - begin] = pack_rows(b, r * kBlockRows, slot + (r - begin) * pair_bytes_);
+    row_values[r - begin] = pack_rows(b, r * kBlockRows, slot + (r - begin) * pair_bytes_);
   for (int64_t c = 0; c < column_blocks_; ++c)
     for (int64_t r = begin; r < end; ++r)
-      multiply(b, r * kBlockRows, rows_of(b, r * kBlockRows, slot + (r - begin) * pair_bytes_, row_mins[r - begin]),
-               c * kTiledColumns, packed_columns(columns + c * pair_bytes_, column_mins[c]), slot);
+      multiply(b, r * kBlockRows, rows_of(b, r * kBlockRows, slot + (r - begin) * pair_bytes_, row_values[r - begin]),
+               c * kTiledColumns, packed_columns(columns + c * pair_bytes_, column_values[c]), slot);
 }
 
 ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block) const {
@@ -207,7 +239,7 @@ ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block) con
 void TiledProduct::multiply_splitting(const BlockProduct& b, int64_t task, const char* rows,
                                       char* slot) const noexcept {
   const int64_t begin = column_blocks_ * task / column_tasks_, end = column_blocks_ * (task + 1) / column_tasks_;
-  const float* const row_mins = min_magnitudes(rows + row_blocks_ * pair_bytes_);
+  const Values* const row_values = values_behind(rows + row_blocks_ * pair_bytes_);
   TiledColumns columns(k_, row_blocks_, slot);
   if (b.packed) {
     // Panels lie in the order in which their columns are used; blocks do not begin where panels do. A thread goes on to
@@ -231,7 +263,7 @@ void TiledProduct::multiply_splitting(const BlockProduct& b, int64_t task, const
       const char* const upper = rows + r * pair_bytes_;
       columns.multiply(upper, out.rows > kTileRows ? upper + pair_bytes_ / 2 : nullptr, out.sums, out.stride);
       if (r == 0) column_min = columns.min_magnitude();
-      store_output(b, out, split_bf16_suffices(row_mins[r], column_min), slot);
+      store_output(b, out, row_values[r], column_min, slot);
     }
   }
 }
@@ -251,7 +283,7 @@ TiledProduct::OutputBlock TiledProduct::output_block(const BlockProduct& b, int6
 void TiledProduct::multiply(const BlockProduct& b, int64_t row, const Operand& left, int64_t column,
                             const Operand& right, char* slot) const noexcept {
   const OutputBlock out = output_block(b, row, column, slot);
-  const bool in_range = split_bf16_suffices(left.min_magnitude, right.min_magnitude);
+  const bool in_range = split_bf16_suffices(left.values->min_magnitude, right.values->min_magnitude);
   const bool both = out.rows > kTileRows;
   if (in_range && transposes_) {
     multiply_transposed(out, right.first.data, left.first.data, slot);
@@ -262,7 +294,7 @@ void TiledProduct::multiply(const BlockProduct& b, int64_t row, const Operand& l
     multiply_tiles(form_, tile_steps(k_), left.first.data, both ? left.second.data : nullptr, right.first.data,
                    out.sums, out.stride);
   }
-  store_output(b, out, in_range, slot);
+  store_output(b, out, *left.values, right.values->min_magnitude, slot);
 }
 
 void TiledProduct::multiply_transposed(const OutputBlock& out, const char* columns, const char* rows,
@@ -275,12 +307,26 @@ void TiledProduct::multiply_transposed(const OutputBlock& out, const char* colum
       transpose_tile(sums + j * kBlockRows + i, kBlockRows, out.sums + i * out.stride + j, out.stride);
 }
 
-void TiledProduct::store_output(const BlockProduct& b, const OutputBlock& out, bool in_range,
+void TiledProduct::store_output(const BlockProduct& b, const OutputBlock& out, const Values& rows, float column_min,
                                 char* slot) const noexcept {
+  const bool in_range = split_bf16_suffices(rows.min_magnitude, column_min);
+  if (in_range && rows.has_singles) multiply_singles(b, out, rows);
   if (in_range && out.is_y) return;
   float* const sums = reinterpret_cast<float*>(slot + packed_bytes_);
   if (!in_range) multiply_by_fma(b, out.row, out.rows, out.column, out.cols, sums, slot + packed_bytes_ + kSumsBytes);
   apply_epilogue(b, sums, kTiledColumns, out.row, out.rows, out.column, out.cols);
+}
+
+void TiledProduct::multiply_singles(const BlockProduct& b, const OutputBlock& out, const Values& rows) const noexcept {
+  for (int64_t j = 0; j < out.cols; j += kTileRows) {
+    const TileSource columns = right_source(b, (out.column + j) / kTileRows);
+    for (int64_t i = 0; i < out.rows; ++i) {
+      const int64_t p = rows.singles[i];
+      if (p < 0) continue;
+      const float x = static_cast<const float*>(b.lhs.data)[(out.row + i) * b.lhs.row_stride + p * b.lhs.col_stride];
+      multiply_rows_at(columns, p, x, std::min(kTileRows, out.cols - j), out.sums + i * out.stride + j);
+    }
+  }
 }
 
 void TiledProduct::multiply_by_fma(const BlockProduct& whole, int64_t row, int64_t rows, int64_t column, int64_t cols,

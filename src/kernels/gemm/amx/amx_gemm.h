@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/gemm/amx/column_packing.h"
 #include "kernels/gemm/amx/tiles.h"
@@ -29,25 +30,31 @@ class TiledProduct {
   void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
 
  private:
-  /// 32 rows or columns, packed or (in one term) where they are, and their minimum magnitude (tiles.h). Packed ones are
-  /// at first.data.
+  /// What packing finds in 32 rows or columns: their minimum magnitude (tiles.h) and, in the rows of x alone, where
+  /// rows have their only number (TileSource::singles; -1: no such row).
+  struct Values {
+    float min_magnitude = std::numeric_limits<float>::infinity();
+    bool has_singles = false;
+    int32_t singles[2 * kTileRows] = {};
+  };
+  /// 32 rows or columns, packed or (in one term) where they are. Packed ones are at first.data.
   struct Operand {
     TileRows first, second;
-    float min_magnitude;
+    const Values* values = nullptr;
   };
-  Operand packed_rows(const char* tiles, float min_magnitude) const;
-  Operand packed_columns(const char* tiles, float min_magnitude) const;
+  Operand packed_rows(const char* tiles, const Values& values) const;
+  Operand packed_columns(const char* tiles, const Values& values) const;
   /// A block of rows, packed at `tiles` or in x.
-  Operand rows_of(const BlockProduct& b, int64_t row, const char* tiles, float min_magnitude) const;
-  /// A block of columns: in the packed weights where it can be read there, else packed to `out`.
-  Operand columns_of(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  Operand rows_of(const BlockProduct& b, int64_t row, const char* tiles, const Values& values) const;
+  /// A block of columns: in the packed weights where it can be read there, else packed to `out`. Sets `values`.
+  Operand columns_of(const BlockProduct& b, int64_t column, char* out, Values& values) const noexcept;
   /// Whether a block of 32 rows, or of what there is from `row` on, is read where it is.
   bool reads_rows(int64_t row) const { return reads_rows_ && std::min(m_ - row, 2 * kTileRows) % kTileRows == 0; }
-  // These pack 32 rows or columns and return their minimum magnitude.
-  float pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept;
-  float pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept;
-  float pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept;
-  float pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  // These pack 32 rows or columns.
+  Values pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept;
+  Values pack_columns(const BlockProduct& b, int64_t column, char* out) const noexcept;
+  Values pack_rows_as_right(const BlockProduct& b, int64_t row, char* out) const noexcept;
+  Values pack_columns_as_left(const BlockProduct& b, int64_t column, char* out) const noexcept;
   TileSource right_source(const BlockProduct& b, int64_t tile) const;
   /// A block of up to 32 rows and 32 columns of y, and where its sums are stored: in y itself, if there is no epilogue.
   struct OutputBlock {
@@ -63,7 +70,11 @@ class TiledProduct {
   /// The sums of a block with the columns as the left operand.
   void multiply_transposed(const OutputBlock& out, const char* columns, const char* rows, char* slot) const noexcept;
   int64_t shared_blocks() const { return rows_first_ ? row_blocks_ : column_blocks_; }
-  /// Packs a block of the operand that all tasks read, and stores its minimum magnitude behind all blocks.
+  /// The `values` of packed blocks stand behind them.
+  static Values* values_behind(char* blocks) { return reinterpret_cast<Values*>(blocks); }
+  static const Values* values_behind(const char* blocks) { return reinterpret_cast<const Values*>(blocks); }
+  static int64_t values_bytes(int64_t blocks);
+  /// Packs a block of the operand that all tasks read, and stores its values behind all blocks.
   void pack_shared(const BlockProduct& b, int64_t block, char* to) const noexcept;
   /// One task: some rows by all columns, which are packed.
   void multiply_rows(const BlockProduct& b, int64_t task, const char* columns, char* slot) const noexcept;
@@ -72,8 +83,12 @@ class TiledProduct {
   void multiply_columns(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept;
   void multiply_splitting(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept;
   ColumnBlock column_block(const BlockProduct& b, int64_t block) const;
-  /// Applies the epilogue to a block's sums and writes y. Unless `in_range`, computes the sums by multiply-adds first.
-  void store_output(const BlockProduct& b, const OutputBlock& out, bool in_range, char* slot) const noexcept;
+  /// Applies the epilogue to a block's sums and writes y, for rows and columns of these values. First computes the sums
+  /// by multiply-adds if these values are out of split range, else those of rows with only one number.
+  void store_output(const BlockProduct& b, const OutputBlock& out, const Values& rows, float column_min,
+                    char* slot) const noexcept;
+  /// The sums of the rows with only one number: each is its product with one row of the right operand.
+  void multiply_singles(const BlockProduct& b, const OutputBlock& out, const Values& rows) const noexcept;
   void multiply_by_fma(const BlockProduct& b, int64_t row, int64_t rows, int64_t column, int64_t cols, float* sums,
                        char* scratch) const noexcept;
 

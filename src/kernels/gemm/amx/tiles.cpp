@@ -78,24 +78,32 @@ struct MagnitudeRange {
   }
 };
 
-/// How many numbers that are not 0 each of 16 rows has. Vectors hold numbers of one row (kAlongK), or one of each row.
+/// How many numbers that are not 0 each of 16 rows has, and the position along k of the last one. Vectors hold numbers
+/// of one row (kAlongK), or one of each row.
 template <bool kAlongK>
 struct NumbersPerRow {
-  alignas(64) int counts[16] = {};
+  alignas(64) int32_t counts[16] = {};
+  alignas(64) int32_t last[16] = {};
 
-  RLX_WIDE_INLINE void count(int64_t row, __m512 first, __m512 second) {
+  /// Of kAlongK: numbers `k` to k + 31 of a row. Otherwise: numbers k and k + 1 of each row.
+  RLX_WIDE_INLINE void count(int64_t row, int64_t k, __m512 first, __m512 second) {
     const __mmask16 a = is_number(first), b = is_number(second);
     if constexpr (kAlongK) {
-      counts[row] += __builtin_popcount(static_cast<unsigned>(a) << 16 | b);
-    } else {  // `row` is a pair of steps along k
+      const uint32_t all = static_cast<uint32_t>(b) << 16 | a;
+      counts[row] += __builtin_popcount(all);
+      if (all != 0) last[row] = static_cast<int32_t>(k) + __builtin_ctz(all);
+    } else {
       const __m512i one = _mm512_set1_epi32(1);
-      __m512i all = _mm512_load_si512(counts);
-      all = _mm512_mask_add_epi32(all, a, all, one);
+      const __m512i all = _mm512_mask_add_epi32(_mm512_load_si512(counts), a, _mm512_load_si512(counts), one);
       _mm512_store_si512(counts, _mm512_mask_add_epi32(all, b, all, one));
+      _mm512_mask_store_epi32(last, a, _mm512_set1_epi32(static_cast<int>(k)));
+      _mm512_mask_store_epi32(last, b, _mm512_set1_epi32(static_cast<int>(k + 1)));
     }
   }
-  RLX_WIDE_INLINE bool any_single() const {
-    return _mm512_cmpeq_epi32_mask(_mm512_load_si512(counts), _mm512_set1_epi32(1)) != 0;
+  /// As TileSource::singles.
+  RLX_WIDE_INLINE void store_singles(int32_t* to) const {
+    const __mmask16 single = _mm512_cmpeq_epi32_mask(_mm512_load_si512(counts), _mm512_set1_epi32(1));
+    _mm512_storeu_si512(to, _mm512_mask_mov_epi32(_mm512_set1_epi32(-1), single, _mm512_load_si512(last)));
   }
   RLX_WIDE_INLINE bool are_few(int64_t few) const {
     const int all = _mm512_reduce_add_epi32(_mm512_load_si512(counts));
@@ -174,9 +182,9 @@ RLX_WIDE_INLINE void transpose(__m512i* r) {
 /// Packs the terms of up to 16 rows. If memory is contiguous along k (kAlongK), a vector is loaded as 32 elements of
 /// one row, which is how a left tile stores them; else as pairs of elements of 16 rows, which is how a right tile does.
 /// Where the operand needs the other order, each tile is transposed. With `strides`, rows are stored where it says, and
-/// only those that exist. With kNoSingles, numbers that stand alone are out of split range (TileSource::no_singles,
-/// PackedRowStrides).
-template <DType kDtype, int kTerms, bool kAlongK, bool kLeft, bool kNoSingles = false>
+/// only those that exist. With kCounts, numbers that are not 0 are counted, for TileSource::singles or
+/// PackedRowStrides::few_numbers.
+template <DType kDtype, int kTerms, bool kAlongK, bool kLeft, bool kCounts = false>
 RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* out,
                           const PackedRowStrides* strides = nullptr) {
   const int64_t written_rows = strides ? rows : 16, row_bytes = strides ? strides->row_bytes : 64;
@@ -212,7 +220,7 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
         if (2 * i + 1 < left) second = load_numbers<kDtype>(row(1), mask);
       }
       range.include(first), range.include(second);
-      if constexpr (kNoSingles) numbers.count(i, first, second);
+      if constexpr (kCounts) numbers.count(i, kAlongK ? begin : begin + 2 * i, first, second);
       __m512i terms[kTerms], pairs[kTerms];
       split<kTerms>(first, second, interleaving, terms, pairs);
       RLX_UNROLL for (int p = 0; p < kTerms; ++p) {
@@ -228,8 +236,10 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
           _mm512_store_si512(out + p * term_bytes + i * row_bytes, transposed[p][i]);
       }
   }
-  if constexpr (kNoSingles)
-    if (strides ? numbers.are_few(strides->few_numbers) : numbers.any_single()) return 0;
+  if constexpr (kCounts) {
+    if (s.singles) numbers.store_singles(s.singles);
+    if (strides && numbers.are_few(strides->few_numbers)) return 0;
+  }
   return range.result(kTerms);
 }
 
@@ -264,7 +274,7 @@ float pack(const TileSource& s, int64_t rows, int64_t k, TileForm form, char* ou
     if (form == TileForm::two) return pack_tiles<f16, 2, kAlongK, kLeft>(s, rows, k, out);
     if (s.dtype == bf16) return pack_tiles<bf16, 3, kAlongK, kLeft>(s, rows, k, out);
     if (s.dtype == f16) return pack_tiles<f16, 3, kAlongK, kLeft>(s, rows, k, out);
-    if (s.no_singles) return pack_tiles<f32, 3, kAlongK, kLeft, true>(s, rows, k, out);
+    if (s.singles) return pack_tiles<f32, 3, kAlongK, kLeft, true>(s, rows, k, out);
     return pack_tiles<f32, 3, kAlongK, kLeft>(s, rows, k, out);
   };
   return along_k ? pack_as(std::true_type()) : pack_as(std::false_type());

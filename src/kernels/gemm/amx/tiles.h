@@ -60,10 +60,11 @@ struct TileSource {
   int64_t row_stride = 1, k_stride = 1;
   DType dtype = f32;
   bool pairs = false;
-  /// Of f32, for callers whose fp32 fallback is to compute such rows: a row with exactly one element that is not 0
-  /// counts as out of split range. Each of its products is a whole sum, which a multiply-add rounds once, by 2^-24 of
-  /// it at most, and of which three terms lose up to 2^-23.
-  bool no_singles = false;
+  /// Of f32, if it is not null: packing writes here, for each of the 16 rows, the position along k of its only element
+  /// that is not 0, and -1 for a row with none or several. Each product of such a row is a whole sum, which a
+  /// multiplication rounds once, by 2^-24 of it at most, and of which three terms lose up to 2^-23: see
+  /// multiply_singles().
+  int32_t* singles = nullptr;
 };
 
 /// A sum over k is the sum of partial sums over so many steps, 1024 elements (see kernels/partial_sums.h):
@@ -90,7 +91,7 @@ inline bool split_bf16_suffices(float left_min, float right_min) {
 /// largest term first. The right operand's column tiles are interleaved in pairs (first, second, of each term): `out`
 /// is where the first or the second of the pair begins. Returns the minimum magnitude of the numbers that are not 0,
 /// infinity if there are none, and 0 if a number is out of split range: below kMinSplitMagnitude or, unless the form is
-/// one, not finite or at least 2^62; or as TileSource::no_singles and PackedRowStrides::few_numbers say.
+/// one, not finite or at least 2^62; or as PackedRowStrides::few_numbers says.
 float pack_left_tiles(const TileSource& from, int64_t rows, int64_t k, TileForm form, char* out) noexcept;
 float pack_right_tiles(const TileSource& from, int64_t rows, int64_t k, TileForm form, char* out) noexcept;
 
@@ -99,7 +100,7 @@ float pack_right_tiles(const TileSource& from, int64_t rows, int64_t k, TileForm
 struct PackedRowStrides {
   int64_t row_bytes, step_bytes;
   /// If the rows together have at least one and at most so many elements that are not 0, they count as out of split
-  /// range, for the reason of TileSource::no_singles; 0: never.
+  /// range, for the reason of TileSource::singles; 0: never.
   int64_t few_numbers = 0;
 };
 float pack_left_rows(const TileSource& from, int64_t rows, int64_t k, char* out,
