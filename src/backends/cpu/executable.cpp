@@ -57,26 +57,21 @@ struct Pair {
 };
 
 /// Memory of runs that have ended, for the next ones: of one shape, or of all whose plans were moved within one arena.
+/// It is read and changed with the lock of the executable.
 class IdleStates {
  public:
+  IdleStates() { idle_.reserve(kMaxIdleStates); }
   std::unique_ptr<RunState> take() {
-    std::scoped_lock lock(mutex_);
     if (idle_.empty()) return nullptr;
     auto state = std::move(idle_.back());
     idle_.pop_back();
     return state;
   }
-  void reserve() {
-    std::scoped_lock lock(mutex_);
-    idle_.reserve(kMaxIdleStates);
-  }
   void give_back(std::unique_ptr<RunState> state) {
-    std::scoped_lock lock(mutex_);
     if (idle_.size() < kMaxIdleStates) idle_.push_back(std::move(state));
   }
 
  private:
-  std::mutex mutex_;
   std::vector<std::unique_ptr<RunState>> idle_;
 };
 
@@ -89,12 +84,11 @@ struct Instance {
   std::shared_ptr<IdleStates> states;
   uint64_t number;  // not that of another instance with the same states
 
-  std::unique_ptr<RunState> take() {
-    auto state = states->take();
+  /// Makes an idle state ready for a run of this instance, or a new one from null.
+  std::unique_ptr<RunState> prepared(std::unique_ptr<RunState> state) {
     if (!state) {
       state = executor.new_state();
       state->owner = number;
-      states->reserve();
     }
     if (state->owner != number) {
       executor.resolve(state->pointers.data(), state->arena);
@@ -124,6 +118,7 @@ class CpuExecutable final : public HostExecutable {
     for (bool symbolic : {true, false})
       for (size_t i = 0; i < graph_.inputs().size(); ++i)
         if (symbolic != is_static(graph_.type(graph_.inputs()[i]).dims)) by_symbols_.push_back(i);
+    for (const auto input : graph_.inputs()) input_dtypes_.push_back(graph_.node(input).types[0].dtype);
     for (size_t i = 0; i < graph_.inputs().size(); ++i)
       for (size_t o = 0; o < graph_.outputs().size() && options_.donated[i]; ++o)
         if (graph_.outputs()[o].name == graph_.node(graph_.inputs()[i]).name) {
@@ -151,13 +146,19 @@ class CpuExecutable final : public HostExecutable {
     RunNotes notes;
     RunNotes& noted = options.notes ? *options.notes : notes;
     noted = {.has_begun = false};
-    std::shared_ptr<Instance> instance = instance_for(inputs);
+    std::shared_ptr<Instance> instance;
+    std::unique_ptr<RunState> state;
+    {
+      std::scoped_lock lock(mutex_);
+      instance = instance_for(inputs);
+      state = instance->states->take();
+    }
     for (size_t o = 0; o < options.memory.size(); ++o)
       if (const auto& [dtype, shape] = instance->outputs[o]; options.memory[o].size() != byte_count(dtype, shape))
         fail(ErrorCode::shape_mismatch, "output ", o, " of '", graph_.name(), "' is ",
              Type{dtype, Dims(shape.begin(), shape.end())}, ", ", byte_count(dtype, shape),
              " bytes; there is room for ", options.memory[o].size());
-    auto state = instance->take();
+    state = instance->prepared(std::move(state));
     state->inputs.clear(), state->outputs.clear(), state->copies.clear();
     if (!outputs.empty()) settle_pairs(*instance, inputs, outputs, state->copies, noted);
     for (size_t o = 0; o < outputs.size(); ++o)
@@ -192,7 +193,10 @@ class CpuExecutable final : public HostExecutable {
     }
     instance->executor.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
                            std::clamp(options.threads, 1, options_.threads), options.cancel, options.profile);
-    instance->states->give_back(std::move(state));
+    {
+      std::scoped_lock lock(mutex_);
+      instance->states->give_back(std::move(state));
+    }
     rethrow_step_error();
     if (is_cancelled(options.cancel)) fail(ErrorCode::cancelled, "the run of '", graph_.name(), "' was cancelled");
   }
@@ -205,6 +209,7 @@ class CpuExecutable final : public HostExecutable {
     }
     // Without params this is the end of compiling, during which kernels may come and go: those of now count.
     if (signature_.empty()) compiled_with_ = registered_kernels_in(graph_);
+    std::scoped_lock lock(mutex_);
     instance_for(inputs);
   }
 
@@ -242,14 +247,16 @@ class CpuExecutable final : public HostExecutable {
     }
   }
 
+  /// With the lock.
   std::shared_ptr<Instance> instance_for(Tensors inputs) {
-    require_inputs(graph_, inputs);
-    std::scoped_lock lock(mutex_);
     const auto* known = instances_.find([&](const std::shared_ptr<Instance>& instance) {
-      return std::all_of(by_symbols_.begin(), by_symbols_.end(),
-                         [&](size_t i) { return instance->shapes[i] == inputs[i].shape(); });
+      return inputs.size() == by_symbols_.size() && std::all_of(by_symbols_.begin(), by_symbols_.end(), [&](size_t i) {
+               return instance->shapes[i] == inputs[i].shape() && input_dtypes_[i] == inputs[i].dtype();
+             });
     });
-    return known ? *known : instances_.add(make_instance(inputs));
+    if (known) return *known;
+    require_inputs(graph_, inputs);  // inputs of a known instance have what this asks for
+    return instances_.add(make_instance(inputs));
   }
 
   std::shared_ptr<Instance> make_instance(Tensors inputs) {
@@ -422,6 +429,7 @@ class CpuExecutable final : public HostExecutable {
   Graph graph_, prologue_;
   std::vector<std::string> hoisted_;
   LoadOptions options_;
+  std::vector<DType> input_dtypes_;
   std::vector<size_t> by_symbols_;  // the inputs, those with symbols first: there the shapes of two runs differ
   std::vector<Pair> pairs_;
   std::vector<KernelInUse> compiled_with_;
