@@ -148,10 +148,10 @@ HWY_INLINE V GeluErfFast(D d, V x) {
   const V magnitude = hn::Abs(x), a = hn::Min(hn::Set(d, 6.5f), magnitude), half = hn::Set(d, 0.5f);
   const V r = horner(d, a, -1.151109667f, -0.4591750484f, -0.05258267968f, 0.007166888838f, -0.0001950411412f,
                      -0.0001755814088f, 4.262167999e-5f, -4.460883658e-6f, 1.84448068e-7f);
-  const V y = hn::MulAdd(a, r, hn::Set(d, -1.0f));
-  const V magic = hn::Set(d, 12582912.0f);
-  const V shifted = hn::Add(y, magic);
-  const V f = hn::Sub(y, hn::Sub(shifted, magic));
+  // Adding 1.5 * 2^23 - 1 rounds a R(a) to an integer, and leaves that less 1 in the low bits.
+  const V magic = hn::Set(d, 12582911.0f);
+  const V shifted = hn::MulAdd(a, r, magic);
+  const V f = hn::MulSub(a, r, hn::Sub(shifted, magic));
   const V p =
       horner(d, f, 1.0f, 0.693146977738f, 0.240222422176f, 0.0555073348446f, 0.00967150644708f, 0.00132648171459f);
   const V q = hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
