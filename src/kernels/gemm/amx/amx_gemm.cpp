@@ -27,18 +27,17 @@ bool has_single(const int32_t (&singles)[2 * kTileRows]) {
   return std::any_of(std::begin(singles), std::end(singles), [](int32_t at) { return at >= 0; });
 }
 
-/// sums[i] = x * (element p along k of row i) of `count` rows.
-void multiply_rows_at(const TileSource& s, int64_t p, float x, int64_t count, float* sums) {
+/// sums[i] = x * (element p along k of row `first` + i), of `count` rows.
+void multiply_rows_at(const TileSource& s, int64_t p, float x, int64_t first, int64_t count, float* sums) {
   // A sum begins with 0, so that it is never -0.
-  const auto multiply = [&](const auto* from, int64_t stride) {
+  const auto multiply = [&](const auto* from) {
+    const int64_t stride = s.pairs ? 2 * s.row_stride : s.row_stride;
+    from += (s.pairs ? p / 2 * s.k_stride * 2 + p % 2 : p * s.k_stride) + first * stride;
     for (int64_t i = 0; i < count; ++i) sums[i] = x * to_f32(from[i * stride]) + 0.0f;
   };
-  const int64_t at = s.pairs ? p / 2 * s.k_stride * 2 + p % 2 : p * s.k_stride;
-  const int64_t stride = s.pairs ? 2 * s.row_stride : s.row_stride;
-  if (s.dtype == bf16) multiply(static_cast<const BF16*>(s.data) + at, stride);
-  else if (s.dtype == f16) multiply(static_cast<const F16*>(s.data) + at, stride);
-  else if (stride == 1) multiply(static_cast<const float*>(s.data) + at, 1);
-  else multiply(static_cast<const float*>(s.data) + at, stride);
+  if (s.dtype == bf16) multiply(static_cast<const BF16*>(s.data));
+  else if (s.dtype == f16) multiply(static_cast<const F16*>(s.data));
+  else multiply(static_cast<const float*>(s.data));
 }
 
 }  // namespace
@@ -318,13 +317,23 @@ void TiledProduct::store_output(const BlockProduct& b, const OutputBlock& out, c
 }
 
 void TiledProduct::multiply_singles(const BlockProduct& b, const OutputBlock& out, const Values& rows) const noexcept {
-  for (int64_t j = 0; j < out.cols; j += kTileRows) {
-    const TileSource columns = right_source(b, (out.column + j) / kTileRows);
-    for (int64_t i = 0; i < out.rows; ++i) {
-      const int64_t p = rows.singles[i];
-      if (p < 0) continue;
-      const float x = static_cast<const float*>(b.lhs.data)[(out.row + i) * b.lhs.row_stride + p * b.lhs.col_stride];
-      multiply_rows_at(columns, p, x, std::min(kTileRows, out.cols - j), out.sums + i * out.stride + j);
+  const bool is_adjacent = !b.packed && b.rhs.dtype == f32 && b.rhs.col_stride == 1;
+  TileSource halves[2];
+  for (int64_t h = 0; !is_adjacent && h * kTileRows < out.cols; ++h)
+    halves[h] = right_source(b, out.column / kTileRows + h);
+  for (int64_t i = 0; i < out.rows; ++i) {
+    const int64_t p = rows.singles[i];
+    if (p < 0) continue;
+    const float x = static_cast<const float*>(b.lhs.data)[(out.row + i) * b.lhs.row_stride + p * b.lhs.col_stride];
+    float* const sums = out.sums + i * out.stride;
+    if (is_adjacent && out.cols == kTiledColumns) {  // so many as the compiler can unroll
+      const float* const from = static_cast<const float*>(b.rhs.data) + p * b.rhs.row_stride + out.column;
+      for (int64_t j = 0; j < kTiledColumns; ++j) sums[j] = x * from[j] + 0.0f;
+    } else if (is_adjacent) {
+      multiply_rows_at({b.rhs.data, 1, b.rhs.row_stride}, p, x, out.column, out.cols, sums);
+    } else {
+      for (int64_t j = 0; j < out.cols; j += kTileRows)
+        multiply_rows_at(halves[j / kTileRows], p, x, 0, std::min(kTileRows, out.cols - j), sums + j);
     }
   }
 }
