@@ -130,33 +130,6 @@ TEST_CASE("pad inserts gaps between elements, crops with negative padding, and l
   }
 }
 
-TEST_CASE("gather copies rows for every index dtype, and an index outside the table gives zeros") {
-  const Bytes table = random_bytes(5 * 12, 3);
-  for (DType t : integer_dtypes()) {
-    Elements index(t, 7);
-    const double values[] = {4, 0, 2, 5, 3, 1, 100};
-    for (int64_t i = 0; i < 7; ++i) index.set(i, values[i]);
-    if (kind_of(t) == Kind::signed_int) index.set(5, -1);
-    Bytes out(7 * 16, 0xee);
-    const GatherRowsArgs args{.table = table.data(),
-                              .table_rows = 5,
-                              .table_stride_bytes = 12,
-                              .row_bytes = 10,
-                              .index = index.data(),
-                              .index_dtype = t,
-                              .out = out.data(),
-                              .out_stride_bytes = 16};
-    gather_rows(args, 0, 3);
-    gather_rows(args, 3, 7);
-    for (size_t i = 0; i < 7; ++i) {
-      const double row = index[static_cast<int64_t>(i)];
-      for (size_t b = 0; b < 10; ++b)
-        REQUIRE(out[i * 16 + b] == (row >= 0 && row < 5 ? table[static_cast<size_t>(row) * 12 + b] : 0));
-      REQUIRE(out[i * 16 + 10] == 0xee);
-    }
-  }
-}
-
 TEST_CASE("iota counts along its axis in every dtype") {
   for (size_t k = 0; k < kDTypeCount; ++k) {
     const auto t = static_cast<DType>(k);

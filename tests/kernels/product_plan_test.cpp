@@ -58,10 +58,7 @@ int64_t column_blocks(const ProductProblem& p, const ProductTarget& t, ProductKe
 
 TEST_CASE("the first rule that holds decides, the last one holds always, and each has a reason of its own") {
   std::set<std::string_view> reasons;
-  for (const ProductRule& rule : product_rules()) {
-    CHECK(reasons.insert(rule.reason).second);
-    CHECK(product_rules_text().find(std::string(rule.reason)) != std::string::npos);
-  }
+  for (const ProductRule& rule : product_rules()) CHECK(reasons.insert(rule.reason).second);
   std::mt19937 random(1);
   std::set<std::string_view> taken;
   for (int i = 0; i < 20000; ++i) {

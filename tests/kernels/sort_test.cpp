@@ -56,7 +56,6 @@ TEST_CASE("argsort and top_k are stable in every dtype, along any axis, NaN abov
                         .extent = extent,
                         .inner = inner,
                         .outer_stride = outer_stride,
-                        .inner_stride = 1,
                         .axis_stride = axis_stride,
                         .descending = descending,
                         .indices = narrow.data(),

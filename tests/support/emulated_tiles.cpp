@@ -34,9 +34,11 @@ struct Tile {
     std::memcpy(row[i] + static_cast<size_t>(j) * sizeof(T), &value, sizeof(T));
   }
 };
-/// The tile registers of a thread, and their extents as ldtilecfg set them.
+/// The tile registers of a thread, and their extents as ldtilecfg set them. A processor that has tiles which the system
+/// does not let this process use executes ldtilecfg all the same, and refuses the instructions behind it. So the
+/// extents are at first those that TileScope sets, the only ones that kernels use.
 struct TileState {
-  int rows[8], row_bytes[8];
+  int rows[8] = {16, 16, 16, 16, 16, 16, 16, 16}, row_bytes[8] = {64, 64, 64, 64, 64, 64, 64, 64};
   Tile tiles[8];
 };
 thread_local TileState state;
@@ -53,11 +55,10 @@ void store(int t, char* to, int64_t stride) {
     std::memcpy(to + i * stride, state.tiles[t].row[i], static_cast<size_t>(state.row_bytes[t]));
 }
 void configure(const uint8_t* config) {
-  std::memset(&state, 0, sizeof state);
   for (int t = 0; t < 8; ++t) {
     uint16_t bytes = 0;
     std::memcpy(&bytes, config + 16 + 2 * t, 2);
-    state.row_bytes[t] = bytes, state.rows[t] = config[48 + t];
+    state.row_bytes[t] = bytes, state.rows[t] = config[48 + t], state.tiles[t] = {};
   }
 }
 /// Even and odd elements are summed apart, and each sum is rounded; then both are added, then what the tile held.
@@ -173,44 +174,48 @@ struct sigaction previous;
 
 void handle(int, siginfo_t*, void* data) {
   auto& context = *static_cast<ucontext_t*>(data);
+  auto& next = context.uc_mcontext.gregs[REG_RIP];
   const unsigned mode = _mm_getcsr();
   _mm_setcsr(0x1f80 | 0x8040);  // no exceptions, to nearest, subnormal operands and results are 0
+  const auto* const code = reinterpret_cast<const uint8_t*>(next);
+  const auto refused = next;
+  if (code[0] == 0x0f && code[1] == 0x0b) next += 2;  // ud2
   bool is_any = false;
   // Tile instructions come in rows: one signal serves for all of a row.
-  for (Instruction i; decode(context, i) && execute(i); i = {}) {
-    context.uc_mcontext.gregs[REG_RIP] += i.length;
-    is_any = true;
-  }
+  for (Instruction i; decode(context, i) && execute(i); i = {}) next += i.length, is_any = true;
   _mm_setcsr(mode);
-  if (!is_any) sigaction(SIGILL, &previous, nullptr);  // the instruction is refused again, and ends the program
+  if (is_any) return;
+  next = refused;  // again, which ends the program
+  sigaction(SIGILL, &previous, nullptr);
 }
 
 }  // namespace
 
-bool MatrixTiles::begin() {
-  if (kernels::has_matrix_tiles()) return true;
-  kernels::set_tiles_emulated(true);
-  if (!kernels::has_matrix_tiles()) return false;
+TileInstructions::TileInstructions() {
   struct sigaction action {};
   action.sa_sigaction = handle;
   action.sa_flags = SA_SIGINFO;
-  return sigaction(SIGILL, &action, &previous) == 0;
+  sigaction(SIGILL, &action, &previous);
 }
-
-MatrixTiles::~MatrixTiles() {
-  kernels::set_tiles_emulated(false);
-  if (are_there && !kernels::has_matrix_tiles()) sigaction(SIGILL, &previous, nullptr);
-}
+TileInstructions::~TileInstructions() { sigaction(SIGILL, &previous, nullptr); }
 
 #else
 
-bool MatrixTiles::begin() { return false; }
-MatrixTiles::~MatrixTiles() = default;
+TileInstructions::TileInstructions() = default;
+TileInstructions::~TileInstructions() = default;
 
 #endif
 
-MatrixTiles::MatrixTiles() : are_there(begin()) {
-  if (!are_there) MESSAGE("skipped: matrix tiles need a processor with AVX-512 and bf16, with tiles or without");
+MatrixTiles::MatrixTiles()
+    : are_there([this] {
+        if (kernels::has_matrix_tiles()) return true;
+        kernels::set_tiles_emulated(true);
+        if (kernels::has_matrix_tiles()) instructions_.emplace();
+        return instructions_.has_value();
+      }()) {
+  if (!are_there)
+    MESSAGE("skipped: matrix tiles, real or emulated, need a processor with AVX-512 that RLX_ISA permits");
 }
+MatrixTiles::~MatrixTiles() { kernels::set_tiles_emulated(false); }
 
 }  // namespace rlx::test

@@ -1,6 +1,7 @@
 // Running on the CPU; see the header. A graph with symbols is specialized once per set of input shapes, mostly by
 // moving the plan of an earlier set (plan/movable_plan.h); the latest shapes are kept. Each run borrows a RunState from
-// the idle ones, so that runs on several threads do not meet.
+// the idle ones, so that runs on several threads do not meet. The file is longer than others because plans, run states
+// and the params that plans read are guarded by one mutex, in one class.
 #include "backends/cpu/executable.h"
 
 #include <atomic>

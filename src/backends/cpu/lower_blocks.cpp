@@ -1,7 +1,8 @@
 // Weights in block formats, in halves beside f32, and quantized weights: their dequantization, and products that
 // dequantize on the fly. Up to BlockWeightsProduct::kMaxRows rows of x are multiplied with the blocks directly. For
 // more rows, matrix tiles take them, or a strip of columns is decoded into the cache and multiplied as a dense f32
-// matrix.
+// matrix. The file is longer than others because all of these share how they read narrow operands and what follows a
+// product.
 #include "backends/cpu/lowerings.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/quantized_weights.h"

@@ -80,7 +80,7 @@ Prepared lower_reduce(const LoweringContext& c) {
   std::sort(axes.begin(), axes.end());
   kernels::ReduceArgs args;
   args.op = kernel_op(a.kind);
-  args.dtype = args.out_dtype = x.dtype;
+  args.dtype = x.dtype;
   bool together = true;
   for (size_t i = 1; i < axes.size(); ++i) together &= axes[i] == axes[i - 1] + 1;
   if (!together && !is_low_precision(x.dtype)) return staged_reduce(x, axes, args);

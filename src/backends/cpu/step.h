@@ -22,7 +22,7 @@ class Step : public Launch {
   /// Of a product, a convolution or an attention (kernels/gemm/product_plan.h, convolution_plan.h,
   /// kernels/attention/attention_plan.h).
   std::string strategy() const override { return strategy_ ? (*strategy_)() : ""; }
-  /// Texts are read by people and tests alone: this one is made when it is asked for.
+  /// Texts are read by people and tests alone: this one is made on demand.
   using Text = std::function<std::string()>;
   void set_strategy(Text text) { strategy_ = std::make_unique<Text>(std::move(text)); }
   /// Packed weights that it reads from their beginning to their end, if that is all it does with them.

@@ -1,6 +1,8 @@
 // See the header. A task computes all pixels of some rows of outputs for one panel of output channels after the other,
 // and of a panel one block of terms after the other: the block's weights stay in the first-level cache while all pixels
-// pass over them, and the pixels stay in the second-level cache. Sums of earlier blocks wait in scratch memory.
+// pass over them, and the pixels stay in the second-level cache. Sums of earlier blocks wait in scratch memory. The
+// file is longer than others because it is compiled once per instruction set: a second such file would instantiate the
+// loops again.
 #include "kernels/conv/fma_convolution.h"
 
 #include <algorithm>
@@ -42,9 +44,10 @@ struct ChannelPanels {
   }
 };
 
-/// An output of a task.
+/// An output pixel of a task.
 struct OutputPixel {
-  int64_t x, y;   ///< of its first tap and of its first channel, in elements from the beginning of the task's
+  int64_t x;      ///< of its first tap in the image that is read, in elements from where the task begins to read
+  int64_t y;      ///< of its first channel in y, in elements from the task's first image
   uint64_t taps;  ///< a bit for each tap that reads no padding
 };
 
@@ -72,15 +75,15 @@ int64_t padded_cols(const ConvolutionArgs& a) {
 
 /// Scratch memory of a task, piece by piece.
 struct TaskScratch {
-  int64_t image, outputs, sums, turned;  ///< bytes of each
+  int64_t image, outputs, sums, transposed;  ///< bytes of each
   TaskScratch(const ConvolutionArgs& a, bool copies, int64_t images, int64_t rows, int64_t panel_floats) {
     const int64_t pixels = rounded_up(images * rows * a.out_dims[1], 64);
     image = copies ? aligned(images * padded_rows(a, rows) * padded_cols(a) * a.in_channels * 4) : 0;
     outputs = aligned((pixels + kMaxTilePixels) * static_cast<int64_t>(sizeof(OutputPixel)));
     sums = aligned((pixels + kMaxTilePixels) * panel_floats * 4);
-    turned = a.y_channel_stride == 1 ? 0 : sums;
+    transposed = a.y_channel_stride == 1 ? 0 : sums;
   }
-  int64_t bytes() const { return image + outputs + sums + turned; }
+  int64_t bytes() const { return image + outputs + sums + transposed; }
 };
 
 }  // namespace
@@ -105,7 +108,7 @@ struct PanelSums {
   const char* next;          ///< weights to prefetch
   int64_t next_bytes;
   float* sums;            ///< [outputs, channels of the panel]
-  bool is_first, stores;  ///< no sums before; the results are stored to y
+  bool is_first, stores;  ///< there are no sums of earlier blocks; the results are stored to y
   float* y;               ///< at the panel's first channel, as all below
   ClampedEpilogue epilogue;
 };
@@ -202,7 +205,7 @@ void copy_image(const ConvolutionTask& t, float* to) {
     }
 }
 
-/// A bit for each tap of the kernel's rows (of `dim` 0) or columns that reads no padding for the output at `index`.
+/// A bit for each tap whose row (`dim` 0), or column (1), of the kernel reads no padding for the output at `index`.
 uint64_t inner_taps(const ConvolutionArgs& a, int dim, int64_t index) {
   if (a.kernel[0] * a.kernel[1] > 64) return ~uint64_t{0};
   uint64_t taps = 0;
@@ -236,29 +239,29 @@ void list_outputs(const ConvolutionTask& t, OutputPixel* outputs) {
 }
 
 /// Applies the epilogue to the sums of `channels` channels, from `channel` on, and writes y.
-void finish(const ConvolutionTask& t, const float* sums, int64_t width, int64_t channel, int64_t channels,
-            float* turned) {
+void write_results(const ConvolutionTask& t, const float* sums, int64_t width, int64_t channel, int64_t channels,
+                   float* transposed) {
   const ConvolutionArgs& a = *t.args;
   const int64_t rows = t.row_end - t.row_begin, cols = a.out_dims[1];
-  EpilogueRows part;
-  part.activation = t.epilogue->activation;
-  part.bias = t.epilogue->bias ? t.epilogue->bias + channel : nullptr;
+  EpilogueRows e;
+  e.activation = t.epilogue->activation;
+  e.bias = t.epilogue->bias ? t.epilogue->bias + channel : nullptr;
   const bool is_planar = a.y_channel_stride != 1;
-  // Of planes all rows at once, if there are no gaps between them.
+  // If y has planes of channels, whose rows have no gaps between them, all rows are written at once.
   const int64_t together = is_planar && a.y_strides[0] == cols ? rows : 1;
   for (int64_t image = t.image_begin; image < t.image_end; ++image)
     for (int64_t row = 0; row < rows; row += together, sums += together * cols * width) {
       const int64_t to = image * a.y_batch_stride + (t.row_begin + row) * a.y_strides[0] + channel * a.y_channel_stride;
-      part.y = static_cast<float*>(a.y) + to;
-      part.residual = t.epilogue->residual ? t.epilogue->residual + to : nullptr;
-      part.from = sums, part.from_row = width;
-      part.rows = cols, part.cols = channels, part.y_row = part.residual_row = a.y_strides[1];
+      e.y = static_cast<float*>(a.y) + to;
+      e.residual = t.epilogue->residual ? t.epilogue->residual + to : nullptr;
+      e.from = sums, e.from_row = width;
+      e.rows = cols, e.cols = channels, e.y_row = e.residual_row = a.y_strides[1];
       if (is_planar) {
-        part.rows = channels, part.cols = together * cols, part.y_row = part.residual_row = a.y_channel_stride;
-        pack_panel(sums, 1, width, channels, part.cols, part.cols, turned);
-        part.bias_of_row = true, part.from = turned, part.from_row = part.cols;
+        e.rows = channels, e.cols = together * cols, e.y_row = e.residual_row = a.y_channel_stride;
+        pack_panel(sums, 1, width, channels, e.cols, e.cols, transposed);
+        e.bias_of_row = true, e.from = transposed, e.from_row = e.cols;
       }
-      apply_epilogue_rows(part);
+      apply_epilogue_rows(e);
     }
 }
 
@@ -275,7 +278,7 @@ void compute_task(const ConvolutionTask& t) {
   auto* const image = reinterpret_cast<float*>(take(sizes.image));
   auto* const outputs = reinterpret_cast<OutputPixel*>(take(sizes.outputs));
   auto* const sums = reinterpret_cast<float*>(take(sizes.sums));
-  auto* const turned = reinterpret_cast<float*>(take(sizes.turned));
+  auto* const transposed = reinterpret_cast<float*>(take(sizes.transposed));
   if (t.copies) copy_image(t, image);
   list_outputs(t, outputs);
 
@@ -313,7 +316,7 @@ void compute_task(const ConvolutionTask& t) {
       }
       p.weights += floats;
     }
-    if (!is_direct) finish(t, sums, width, channel, channels, turned);
+    if (!is_direct) write_results(t, sums, width, channel, channels, transposed);
   }
 }
 

@@ -16,24 +16,28 @@ class ThreadPool;
 
 class FmaConvolution {
  public:
-  /// Whether this class computes the convolution: f32, 2 spatial dims, one group (of channels and of the batch), no
-  /// dilated x, no reversed kernel, unit stride of channels or columns in x and in y, 8 channels of each or more.
+  /// Whether this class computes the convolution: of f32, with 2 spatial dims, one group of channels and of the batch,
+  /// 8 input channels and 8 output channels or more. x is not dilated and the kernel not reversed. In x, and in y,
+  /// either channels or columns are contiguous. Extents that would overflow are refused.
   static bool supports(const ConvolutionArgs& args, int64_t batch_groups);
 
   /// supports() must accept `args`, whose pointers are ignored.
   FmaConvolution(const ConvolutionArgs& args, int threads);
 
   size_t weights_bytes() const;
-  /// Packs `w`, whose strides are those of the args, in the order of the instruction set that is in use.
+  /// Packs `w`, whose strides are those of the args. The order depends on the width of the vectors in use, so run()
+  /// must be called with the same instruction set.
   void pack(const void* w, void* packed) const noexcept;
 
   size_t scratch_bytes() const;  ///< of one run, for all its threads
   /// With an epilogue, y must be dense, and the residual has its layout. `packed` and `scratch` are aligned to 64
-  /// bytes. Weights that are not finite may give NaN with padding (0 * inf).
+  /// bytes. Where a tap of the kernel reads padding, a weight that is not finite may give NaN (0 * inf).
   void run(const void* x, const void* packed, void* y, const ConvolutionEpilogue& epilogue, void* scratch,
            ThreadPool& pool) const noexcept;
 
-  /// Consecutive terms of a sum whose pixels are adjacent in the image (the copy, if there is one).
+  // The next two are public for the loops, which are compiled once per instruction set in the .cpp.
+
+  /// Consecutive terms of a sum whose elements are adjacent in the image that is read: x, or its copy.
   struct Run {
     int64_t x;      ///< where they begin, in elements from the pixel of an output's first tap
     uint64_t taps;  ///< a bit for each tap that they belong to; all bits if the kernel has more than 64 taps

@@ -79,7 +79,7 @@ int64_t rows_for_packing(const WeightsSpec& spec, int64_t m) {
 
 std::string packed_form() {
   constexpr int kVersion = 3;  // to be raised when pack_panels() or split_columns() writes anything else
-  return text_of("panels ", has_matrix_tiles() ? "and slices " : "", kVersion, " of ", PanelLayout::kVectors, " times ",
+  return text_of("panels ", has_matrix_tiles() ? "and splits " : "", kVersion, " of ", PanelLayout::kVectors, " times ",
                  product_lanes(f32), " and ", product_lanes(f64), is_permitted(kBF16Dots) ? "" : ", no VNNI");
 }
 

@@ -231,12 +231,6 @@ std::string_view name_of(ProductKernel kernel) {
 
 std::span<const ProductRule> product_rules() { return kRules; }
 
-std::string product_rules_text() {
-  std::string text;
-  for (const ProductRule& rule : kRules) text += text_of(name_of(rule.kernel), ": ", rule.reason, "\n");
-  return text;
-}
-
 std::string ProductStrategy::text() const {
   std::string how(name_of(kernel));
   const auto add = [&how](bool is_so, std::string_view what) {

@@ -95,8 +95,6 @@ struct ProductRule {
 };
 /// All rules, in the order in which they are asked. The last one holds always.
 std::span<const ProductRule> product_rules();
-/// The rules, one a line: kernel and reason.
-std::string product_rules_text();
 
 ProductStrategy plan_product(const ProductProblem& problem, const ProductTarget& target);
 

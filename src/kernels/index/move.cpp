@@ -298,24 +298,4 @@ void iota(void* out, DType dtype, int64_t extent, int64_t inner, int64_t begin, 
   });
 }
 
-void gather_rows(const GatherRowsArgs& a, int64_t begin, int64_t end) noexcept {
-  const bool is_signed = kind_of(a.index_dtype) == Kind::signed_int;
-  with_size(static_cast<int64_t>(byte_size(a.index_dtype)), [&]<class T>() {
-    if constexpr (!std::is_same_v<T, Bytes16>) {
-      for (int64_t i = begin; i < end; ++i) {
-        const T raw = static_cast<const T*>(a.index)[i];
-        // A negative index becomes a huge unsigned one, so one comparison finds both kinds of bad indices.
-        const auto row = is_signed ? static_cast<uint64_t>(static_cast<std::make_signed_t<T>>(raw)) : uint64_t{raw};
-        auto* to = static_cast<std::byte*>(a.out) + i * a.out_stride_bytes;
-        if (row >= static_cast<uint64_t>(a.table_rows)) {
-          std::memset(to, 0, static_cast<size_t>(a.row_bytes));
-          continue;
-        }
-        std::memcpy(to, static_cast<const std::byte*>(a.table) + static_cast<int64_t>(row) * a.table_stride_bytes,
-                    static_cast<size_t>(a.row_bytes));
-      }
-    }
-  });
-}
-
 }  // namespace rlx::kernels

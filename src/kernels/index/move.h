@@ -46,17 +46,4 @@ void fill(void* out, const void* value, int64_t element_bytes, int64_t begin, in
 /// elements behind it. Integers wrap; of complex the imaginary part is 0.
 void iota(void* out, DType dtype, int64_t extent, int64_t inner, int64_t begin, int64_t end) noexcept;
 
-struct GatherRowsArgs {
-  const void* table = nullptr;
-  int64_t table_rows = 0;
-  int64_t table_stride_bytes = 0;
-  int64_t row_bytes = 0;
-  const void* index = nullptr;
-  DType index_dtype = i32;  ///< any integer
-  void* out = nullptr;
-  int64_t out_stride_bytes = 0;
-};
-/// out[i] = table[index[i]] for i in [begin, end); an index outside the table (also a negative one) gives zeros.
-void gather_rows(const GatherRowsArgs& args, int64_t begin, int64_t end) noexcept;
-
 }  // namespace rlx::kernels

@@ -148,7 +148,7 @@ void sort_vectors(const SortArgs& a, int64_t begin, int64_t end, void* scratch) 
   const auto bytes = static_cast<int64_t>(byte_size(a.dtype));
   for (int64_t vector = begin; vector < end; ++vector) {
     const int64_t outer = vector / a.inner, inner = vector % a.inner;
-    const auto* base = static_cast<const std::byte*>(a.x) + (outer * a.outer_stride + inner * a.inner_stride) * bytes;
+    const auto* base = static_cast<const std::byte*>(a.x) + (outer * a.outer_stride + inner) * bytes;
     const auto key_at = [&](int64_t i) {
       const Key key = key_of(a.dtype, base, i * a.axis_stride, Key{});
       return a.descending ? static_cast<Key>(~key) : key;

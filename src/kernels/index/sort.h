@@ -12,10 +12,10 @@ namespace rlx::kernels {
 struct SortArgs {
   DType dtype = f32;  ///< any byte-sized dtype
   const void* x = nullptr;
-  // Vector `v` of the outer * inner vectors along the axis starts at x + (v / inner) * outer_stride + (v % inner) *
-  // inner_stride; its `extent` elements are `axis_stride` apart (strides are in elements).
+  // Vector `v` of the outer * inner vectors along the axis starts at x + (v / inner) * outer_stride + v % inner; its
+  // `extent` elements are `axis_stride` apart (strides are in elements).
   int64_t extent = 0, inner = 1;
-  int64_t outer_stride = 0, inner_stride = 1, axis_stride = 1;
+  int64_t outer_stride = 0, axis_stride = 1;
   bool descending = false;  ///< the largest first (NaN before all numbers); equal elements still by ascending index
 
   void* indices = nullptr;  ///< [outer, k, inner] contiguous

@@ -16,11 +16,12 @@ struct BlasLibrary {
   bool is_for_one_thread = false;
 };
 
-/// Loads it if need be, sets the pointers of lapack_routines.h, and has it use one thread a call: ours call it. Fails,
-/// and says how to get it, if the one that was named cannot be loaded; without any, `is_there` is false.
+/// At the first call loads the library, sets the pointers of lapack_routines.h, and makes the library compute on the
+/// calling thread alone, as RLX's own threads call it. Fails, and says how to get it, if the one that was named cannot
+/// be loaded; if none was named and there is none, `is_there` is false.
 const BlasLibrary& blas_library();
 
-/// For those who list what a build stands on: its name, or the error.
+/// For `rlx devices`: its name, or the error of loading it.
 std::string blas_description();
 
 }  // namespace rlx::kernels

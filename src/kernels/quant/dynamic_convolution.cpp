@@ -121,7 +121,7 @@ void fill_rows(const DynamicConvolution& c, const ConvolutionBlock& b, int64_t f
       const QuantizedRow row = quantized_row(w, rows, c.rows_at_once, i);
       *row.scale = b.scale;
       std::byte* to = plane == 0 ? row.values : row.low;
-      if (row.piece >= bytes && row.step == row.piece) {  // the next row overwrites what is too much
+      if (row.piece >= bytes && row.step == row.piece) {  // the next row overwrites what is copied beyond the end
         copy_to(to);
         std::memset(to + bytes, 0, static_cast<size_t>(row.piece - bytes));
         return;
@@ -271,7 +271,7 @@ void convolve_block(const DynamicConvolution& c, const ConvolutionBlock& b, std:
     p.y = b.y + at, p.residual = b.residual ? b.residual + at : nullptr, p.y_stride = p.residual_stride = stride;
     return multiply_quantized_rows(p, row, row + count, b.begin, b.end);
   }
-  // Through a block with the channels innermost, and back.
+  // Residual and results are transposed through blocks that have the channels innermost.
   auto* const results = reinterpret_cast<float*>(scratch);
   float* const residual = results + aligned(static_cast<size_t>(c.rows_at_once * n) * sizeof(float)) / sizeof(float);
   const int64_t at = (channel + b.begin) * outputs + first;

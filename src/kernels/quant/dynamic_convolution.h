@@ -12,10 +12,11 @@ namespace rlx::kernels {
 /// y = act(f32(sum) * w_scale[o] * scale of the image + bias[o] + residual), each operation rounded, the lesser scale
 /// first. Pointers are arguments of each call.
 struct DynamicConvolution {
-  /// x and y are f32 and dense, with the channels first (dim 1) or last. Without lhs_dilation; nothing is reversed. Its
-  /// pointers are not read; the strides of w are.
+  /// x and y are f32 and dense, with the channels first (dim 1) or last. x is not dilated, the kernel not reversed. Of
+  /// the args, pointers are not read, but the strides of w are.
   ConvolutionArgs shape;
-  /// Of a group: k = channels * taps, n = output channels. Its `packed` is not read.
+  /// The product that computes a group: k = input channels of the group times taps of the kernel, n = output channels
+  /// of the group. Its `packed` is not read.
   Int8Weights weights;
   bool channels_last = false;
   Activation activation = Activation::none;
@@ -31,8 +32,8 @@ struct DynamicConvolution {
   int64_t inputs() const;   ///< pixels of an image of x
   int64_t outputs() const;  ///< pixels of an image of y
   int64_t blocks() const;   ///< blocks of outputs of an image
-  /// Whether a quantized image has the rows of the product in place: so for a kernel of one tap and one group that
-  /// reads every pixel of an even number of channels, by `pairs`.
+  /// Whether the quantized image itself is the left operand of the product, so that no rows are copied: with one tap,
+  /// stride 1, no padding, one group and an even number of channels, where products are computed by `pairs`.
   bool reads_in_place() const;
 };
 
@@ -40,7 +41,8 @@ struct DynamicConvolution {
 size_t convolution_weights_bytes(const DynamicConvolution& c);
 /// Bytes that pack_convolution_weights() needs to lay out a group's weights; 0 if it packs them where they lie.
 size_t convolution_packing_bytes(const DynamicConvolution& c);
-/// `weights` lie as shape.w_out_stride, w_in_stride and w_strides say. `out` and `scratch` are aligned to 64 bytes.
+/// The strides of `weights` are those of `shape`: w_out_stride, w_in_stride, w_strides. `out` and `scratch` are aligned
+/// to 64 bytes.
 void pack_convolution_weights(const DynamicConvolution& c, const int8_t* weights, char* out,
                               std::byte* scratch) noexcept;
 

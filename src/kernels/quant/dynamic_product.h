@@ -1,5 +1,5 @@
 // Products of f32 that are computed in integers: rows of x are quantized by their own scales, weights are 8-bit
-// integers with a scale for each column, sums are in i32, and one epilogue in f32 ends them: the kernel of
+// integers with a scale for each column, sums are in i32, and the epilogue makes f32 of them: the kernel of
 // dynamic_quantize_matmul. It runs on AMX tiles where the processor has them, else on 8-bit dot products (VNNI or
 // Arm's, vnni.h), else on multiply-adds of pairs of 16 bits (int8_pairs.h). All of them give the same bits, except that
 // activations like gelu, which are computed in vectors, may differ in the last ones (docs/runtime.md). Neighbour:
@@ -14,8 +14,8 @@
 
 namespace rlx::kernels {
 
-/// The weights of a product, and how large the quantized x may be: w[k, n], from -127 to 127, in the layout
-/// that pack_int8_weights() writes for `isa`.
+/// The weights of a product, w[k, n] from -127 to 127, in the layout that pack_int8_weights() writes for `isa`; and how
+/// large the quantized x may be.
 struct Int8Weights {
   int64_t k = 0, n = 0;
   const char* packed = nullptr;
@@ -52,7 +52,7 @@ void quantize_rows(const Int8Weights& weights, const float* x, int64_t x_stride,
 int quantized_planes(const Int8Weights& weights);
 /// Bytes of a value in a plane.
 int64_t quantized_value_bytes(const Int8Weights& weights);
-/// The byte that 0 consists of in a plane: 0x80 where the instruction takes x as unsigned.
+/// The byte that stands for 0 in a plane (repeated, in a plane of i16): 0x80 where the instruction takes x as unsigned.
 uint8_t quantized_zero(const Int8Weights& weights, int plane);
 /// The bits of the largest |x|, which are ordered as the numbers are, with infinity and NaN above all of them.
 uint32_t largest_magnitude(const float* x, int64_t count) noexcept;
@@ -62,8 +62,8 @@ float dynamic_scale(uint32_t magnitude, int32_t x_largest);
 void quantize_numbers(const Int8Weights& weights, const float* x, int64_t count, float scale, std::byte* values,
                       std::byte* low) noexcept;
 /// A row in the memory that quantize_rows() fills: its k values begin at `values`, and in the second plane at `low`
-/// (else null), in pieces of `piece` bytes whose beginnings are `step` bytes apart. Behind the k values
-/// the last piece may hold anything, as packed weights are 0 there.
+/// (else null), in pieces of `piece` bytes whose beginnings are `step` bytes apart. What the last piece holds behind
+/// the k values has no effect, as packed weights are 0 there.
 struct QuantizedRow {
   float* scale;
   std::byte *values, *low;
@@ -72,8 +72,7 @@ struct QuantizedRow {
 QuantizedRow quantized_row(const Int8Weights& weights, void* out, int64_t rows, int64_t row);
 
 /// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) + residual, each operation rounded. The sum is multiplied by
-/// the lesser of the two scales, then by the other.
-/// With `residual_first` act is applied to the sum with the residual.
+/// the lesser of the two scales, then by the other. With `residual_first`, the residual is added before act is applied.
 struct DynamicProduct {
   /// A range of columns begins at a multiple of this.
   static constexpr int64_t kColumns = 64;

@@ -10,7 +10,7 @@ namespace rlx::kernels {
 
 /// Columns of a panel of the right operand.
 inline constexpr int64_t kPairColumns = 16;
-/// Pairs along k; of an odd k the last one is half empty.
+/// Pairs along k; if k is odd, the second half of the last one is 0.
 inline int64_t pair_count(int64_t k) { return (k + 1) / 2; }
 /// Bytes of a panel: for each pair along k, both values of each column.
 inline int64_t pair_panel_bytes(int64_t k) { return pair_count(k) * 2 * kPairColumns; }

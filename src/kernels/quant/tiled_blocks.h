@@ -13,9 +13,10 @@ namespace rlx::kernels {
 
 class TiledBlockProduct {
  public:
-  /// Whether there are tiles, and they pay for packing the weights.
+  /// Whether the processor has tiles, and the product is so large that they make up for decoding and packing weights.
   static bool pays(int64_t rows, int64_t k, int64_t n);
-  /// The pointers of `p` are ignored; p.rows may exceed BlockWeightsProduct::kMaxRows. x_dtype is f32 or bf16.
+  /// Of a product with n columns, by up to `threads` threads. The pointers of `p` are ignored; p.rows may exceed
+  /// BlockWeightsProduct::kMaxRows. x_dtype is f32 or bf16.
   TiledBlockProduct(const BlockWeightsProduct& p, DType x_dtype, int64_t n, int threads);
 
   /// `scratch` of run() must have this many bytes, aligned to 64.

@@ -169,12 +169,9 @@ void reduce_columns(const ReduceArgs& a, const T* x, int64_t first, int64_t coun
       F32Vec v = hn::Load(d, totals + k);
       if constexpr (std::is_same_v<Op, Sum>) v = hn::Mul(v, hn::Set(d, static_cast<float>(a.scale)));
       const auto width = static_cast<size_t>(std::min(lanes, columns - k));
-      const auto put = [&](auto* y) HWY_ATTR {
-        if (width == hn::Lanes(d)) store_f32(v, d, y);
-        else store_f32_some(v, d, y, width);
-      };
-      if (a.out_dtype == f32) put(static_cast<float*>(a.y) + first + j + k);
-      else put(static_cast<T*>(a.y) + first + j + k);
+      T* const y = static_cast<T*>(a.y) + first + j + k;
+      if (width == hn::Lanes(d)) store_f32(v, d, y);
+      else store_f32_some(v, d, y, width);
     }
   }
 }
@@ -185,8 +182,7 @@ void reduce_typed(const ReduceArgs& a, int64_t begin, int64_t end) {
   if (a.inner == 1 && (a.reduce_stride == 1 || a.reduce <= 1)) {
     const auto put = [&](int64_t i, float result) {
       if constexpr (std::is_same_v<Op, Sum>) result *= static_cast<float>(a.scale);
-      if (a.out_dtype == f32) static_cast<float*>(a.y)[i] = result;
-      else static_cast<T*>(a.y)[i] = from_f32<T>(result);
+      static_cast<T*>(a.y)[i] = from_f32<T>(result);
     };
     int64_t i = begin;
     for (; i + 8 <= end; i += 8) {
@@ -253,8 +249,7 @@ struct F8 {
   static void store(const ReduceArgs& a, int64_t i, A of_all) {
     auto v = static_cast<float>(of_all);
     if (a.op == ReduceOp::sum) v *= static_cast<float>(a.scale);
-    if (a.out_dtype == f32) static_cast<float*>(a.y)[i] = v;
-    else static_cast<uint8_t*>(a.y)[i] = static_cast<uint8_t>(encode_float(a.dtype, static_cast<double>(v)));
+    static_cast<uint8_t*>(a.y)[i] = static_cast<uint8_t>(encode_float(a.dtype, static_cast<double>(v)));
   }
 };
 /// The elements are c64 and are accumulated in c128: a running sum of f32 loses digits with its length.
@@ -345,8 +340,6 @@ void reduce_complex(const ReduceArgs& a, int64_t begin, int64_t end) {
 }
 
 }  // namespace
-
-DType reduce_accumulator(DType dtype) { return is_low_precision(dtype) ? f32 : dtype; }
 
 void reduce(const ReduceArgs& args, int64_t begin, int64_t end) noexcept {
   switch (args.dtype) {

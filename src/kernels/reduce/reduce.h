@@ -15,18 +15,13 @@ enum class ReduceOp : uint8_t { sum, prod, max, min, all, any };
 
 struct ReduceArgs {
   ReduceOp op = ReduceOp::sum;
-  DType dtype = f32;  ///< of x; any byte-sized dtype (complex: sum and prod)
-  /// The dtype of y: `dtype`, or the accumulator's (reduce_accumulator()) if the caller combines the results further.
-  DType out_dtype = f32;
+  DType dtype = f32;  ///< of x and y; any byte-sized dtype (complex: sum and prod)
   const void* x = nullptr;
   void* y = nullptr;  ///< [outer, inner], contiguous
   int64_t outer = 1, reduce = 1, inner = 1;
   int64_t outer_stride = 0, reduce_stride = 0;  ///< of x, in elements; the inner elements are contiguous
   double scale = 1;  ///< float sums only: factor of the sum before its one rounding (1/n gives the mean)
 };
-
-/// f32 for f16, bf16 and f8; otherwise the dtype itself.
-DType reduce_accumulator(DType dtype);
 
 /// Computes results [begin, end) of the outer * inner. An empty reduction gives the neutral element: 0, 1, the lowest
 /// value (-inf), the highest (inf), all bits set (true), 0 (false). If inner > 1, split ranges at multiples of 16 where

@@ -8,7 +8,8 @@
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
-// Once a file, and before its functions: GCC and clang write assembly that stands outside of functions first.
+// Defines .Lrlx_v0 = 0, .Lrlx_v1 = 1 ..., by which the assembler makes a number of a register's name. GCC and clang
+// write assembly that stands outside of functions before all functions of the file.
 asm(".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n\t"
     ".equ .Lrlx_v\\n, \\n\n\t"
     ".endr");
@@ -32,8 +33,8 @@ inline void add_2x2_products(int32x4_t& sums, int8x16_t left, int8x16_t right) {
   asm(RLX_ARM_INSTRUCTION("0x4e80a400") : "+w"(sums) : "w"(left), "w"(right));
 }
 /// bfdot (FEAT_BF16): adds to each lane of `sums` the two products of a pair of bf16, the first in the lower half of a
-/// lane. Subnormal operands count as 0,
-/// and subnormal sums become 0; else both sums are rounded to odd: an error of up to a unit in the last place.
+/// lane. Subnormal operands count as 0, and subnormal sums become 0. Both additions round to odd, which errs by up to a
+/// unit in the last place.
 inline void add_bf16_dots(float32x4_t& sums, uint32x4_t left, uint32x4_t right) {
   asm(RLX_ARM_INSTRUCTION("0x6e40fc00") : "+w"(sums) : "w"(left), "w"(right));
 }

@@ -8,12 +8,12 @@
 
 namespace rlx::kernels {
 
-/// Bits of the targets that the processor supports or, after limit_targets(), the bits that it was given. Some may not
-/// be compiled in: mask them with HWY_TARGETS.
+/// The targets that the processor supports, as Highway's bits (HWY_AVX2 ...); after limit_targets(), the bits that it
+/// was given. Some may not be compiled in: mask them with HWY_TARGETS.
 int64_t available_targets();
 
 /// Replaces the available targets of the whole process; 0 restores the processor's own. The bits are not checked: pass
-/// a part of available_targets(). Not while kernels run: it is for RLX_ISA before the first kernel, and for tests.
+/// some of available_targets(). No kernel may run meanwhile: RLX_ISA sets it before the first kernel, and tests do.
 void limit_targets(int64_t targets);
 
 }  // namespace rlx::kernels

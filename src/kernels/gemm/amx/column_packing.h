@@ -29,7 +29,8 @@ class TiledColumns {
   TiledColumns(int64_t k, int64_t row_blocks, char* memory) noexcept;
 
   /// To be called before begin() if the columns lie in `columns` in the order in which they are split. They are then
-  /// prefetched sequentially, and `next` (may be empty) after them. Else each row is prefetched some rows ahead.
+  /// prefetched sequentially, and `next` (may be empty) after them. Else each row is prefetched some rows before it is
+  /// split.
   void stream(std::span<const char> columns, std::span<const char> next) noexcept;
   void begin(const ColumnBlock& first) noexcept;
   /// Sets the block that is split during the products that follow; set_no_next() during those of the last block.

@@ -44,8 +44,12 @@ bool is_granted() {
 }
 /// Whether the processor has the vector instructions that are used beside the tiles.
 bool has_vector_instructions() {
-  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+/// Whether it has the one that rounds to bf16. All processors with tiles have it; tiles are emulated without it, too.
+bool has_rounding_to_bf16() {
+  static const bool has = is_permitted(kBF16Dots) && __builtin_cpu_supports("avx512bf16");
+  return has;
 }
 
 std::atomic<bool> is_emulated = false;
@@ -119,12 +123,22 @@ struct NumbersPerRow {
 RLX_WIDE_INLINE __m512 as_f32(__m256i bf16s) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16s), 16));
 }
+/// 16 numbers of f32 rounded to bf16, to nearest and to even, without the instruction that does it.
+RLX_WIDE_INLINE __m256i rounded_to_bf16(__m512 v) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_epi32(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  // Rounding could make an infinity of a NaN.
+  rounded = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+}
 /// Splits two vectors of f32 into bf16 terms, each of the remainder that the term before has left: terms[p] has the two
 /// vectors one after the other, pairs[p] has them interleaved.
-template <int kTerms>
+template <int kTerms, bool kHasRounding>
 RLX_WIDE_INLINE void split(__m512 first, __m512 second, __m512i interleaving, __m512i* terms, __m512i* pairs) {
   RLX_UNROLL for (int p = 0; p < kTerms; ++p) {
-    terms[p] = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+    if constexpr (kHasRounding) terms[p] = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+    else terms[p] = _mm512_inserti64x4(_mm512_castsi256_si512(rounded_to_bf16(first)), rounded_to_bf16(second), 1);
     pairs[p] = _mm512_permutexvar_epi16(interleaving, terms[p]);
     if (p + 1 == kTerms) break;
     first = _mm512_sub_ps(first, _mm512_castsi512_ps(_mm512_slli_epi32(pairs[p], 16)));
@@ -184,9 +198,9 @@ RLX_WIDE_INLINE void transpose(__m512i* r) {
 /// Where the operand needs the other order, each tile is transposed. With `strides`, rows are stored where it says, and
 /// only those that exist. With kCounts, numbers that are not 0 are counted, for TileSource::singles or
 /// PackedRowStrides::few_numbers.
-template <DType kDtype, int kTerms, bool kAlongK, bool kLeft, bool kCounts = false>
-RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* out,
-                          const PackedRowStrides* strides = nullptr) {
+template <DType kDtype, int kTerms, bool kAlongK, bool kLeft, bool kCounts, bool kHasRounding>
+RLX_WIDE float pack_tiles_with(const TileSource& s, int64_t rows, int64_t k, char* out,
+                               const PackedRowStrides* strides) {
   const int64_t written_rows = strides ? rows : 16, row_bytes = strides ? strides->row_bytes : 64;
   const int64_t term_bytes = strides ? 64 : kLeft ? kTileBytes : 2 * kTileBytes;
   const int64_t step_bytes = strides ? strides->step_bytes : kTerms * term_bytes;
@@ -222,7 +236,7 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
       range.include(first), range.include(second);
       if constexpr (kCounts) numbers.count(i, kAlongK ? begin : begin + 2 * i, first, second);
       __m512i terms[kTerms], pairs[kTerms];
-      split<kTerms>(first, second, interleaving, terms, pairs);
+      split<kTerms, kHasRounding>(first, second, interleaving, terms, pairs);
       RLX_UNROLL for (int p = 0; p < kTerms; ++p) {
         const __m512i v = kAlongK ? terms[p] : pairs[p];
         if constexpr (kTransposed) transposed[p][i] = v;
@@ -241,6 +255,12 @@ RLX_WIDE float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* ou
     if (strides && numbers.are_few(strides->few_numbers)) return 0;
   }
   return range.result(kTerms);
+}
+template <DType kDtype, int kTerms, bool kAlongK, bool kLeft, bool kCounts = false>
+float pack_tiles(const TileSource& s, int64_t rows, int64_t k, char* out, const PackedRowStrides* strides = nullptr) {
+  return (has_rounding_to_bf16()
+              ? pack_tiles_with<kDtype, kTerms, kAlongK, kLeft, kCounts, true>
+              : pack_tiles_with<kDtype, kTerms, kAlongK, kLeft, kCounts, false>)(s, rows, k, out, strides);
 }
 
 /// `range` with the two bf16 of each of 16 words.
@@ -499,7 +519,7 @@ bool has_matrix_tiles() {
 }
 
 void set_tiles_emulated(bool emulated) noexcept {
-  is_emulated = emulated && has_vector_instructions() && is_permitted(InstructionSet::avx512_vnni);
+  is_emulated = emulated && has_vector_instructions() && is_permitted(InstructionSet::avx512);
 }
 
 TileScope::TileScope() {

@@ -40,7 +40,7 @@ inline constexpr int64_t kTiledColumns = 32;  ///< columns of multiply_tiles(): 
 bool has_matrix_tiles();
 /// For a program that executes the tile instructions itself when the processor refuses them (tests/support/
 /// emulated_tiles.h): sets whether has_matrix_tiles() is true without them. It stays false where the processor lacks
-/// the AVX-512 instructions (with bf16) that stand between them.
+/// the AVX-512 instructions (F, BW, VL, DQ) that stand between them, or RLX_ISA does not permit those.
 void set_tiles_emulated(bool emulated) noexcept;
 
 /// Configures the tiles of the calling thread; multiply_*_tiles() may be called only while one lives.
