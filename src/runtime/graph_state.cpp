@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "base/event_source.h"
 #include "rlx/io.h"
@@ -419,11 +420,15 @@ GraphState CompiledGraph::resized_state(const GraphState& from, const Bindings& 
   std::scoped_lock lock(old.mutex);
   old.fit(*state_);
   old.wait_until_whole();
+  const bool on_host = !old.backend->memory(), is_taken = on_host && old.is_given_up;
+  if (is_taken) old.torn = "its tensors became those of a resized state";
   for (size_t p = 0; p < made->entries.size(); ++p) {
     const Entry& entry = made->entries[p];
     const std::string doing = text_of("giving '", entry.name, "' of a resized state of '", made->graph, "' its value");
     // Where the host computes, the old tensor is read where it lies.
-    const Tensor before = old.backend->memory() ? old.host_copy(old.entry_of[p]) : old.tensor_of(p)->host;
+    const Tensor before = !on_host   ? old.host_copy(old.entry_of[p])
+                          : is_taken ? std::exchange(old.tensor_of(p)->host, Tensor())
+                                     : old.tensor_of(p)->host;
     const Tensor grown = resized(before, entry);
     made->tensors.push_back(put_on_device(grown, state_->device, nullptr, doing).on_device());
   }

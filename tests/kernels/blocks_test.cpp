@@ -132,6 +132,65 @@ TEST_CASE("blocks: products of one to eight rows are within the bound of f32 sum
   });
 }
 
+TEST_CASE("blocks: the bound of f32 sums holds beside numbers of very different magnitudes") {
+  for_each_format([](DType format) {
+    const Unit unit(format);
+    for (const int64_t k : {unit.elements, 3 * std::max<int64_t>(unit.elements, 64), 11 * int64_t{256}}) {
+      constexpr int64_t kColumns = 5, kRows = 4;
+      const Blocks w(format, k / unit.elements * kColumns, true, 17);
+      test::Random random(19);
+      std::vector<float> x(static_cast<size_t>(kRows * k));
+      for (float& v : x)
+        v = std::ldexp(static_cast<float>(random.bits() % 2001) - 1000, static_cast<int>(random.bits() % 80) - 50);
+      test::for_each_target([&] {
+        for (int64_t rows = 1; rows <= kRows; ++rows) {
+          std::vector<float> y(static_cast<size_t>(rows * kColumns), 99);
+          BlockWeightsProduct p;
+          p.format = format, p.w = w.bytes.data(), p.k = k, p.rows = rows, p.x = x.data(), p.x_stride = k;
+          p.y = y.data(), p.y_stride = kColumns;
+          multiply_block_weights(p, 0, kColumns);
+          double worst = 0;
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t j = 0; j < kColumns; ++j) {
+              double sum = 0, magnitude = 0;
+              for (int64_t i = 0; i < k; ++i) {
+                const double term = static_cast<double>(x[static_cast<size_t>(r * k + i)]) *
+                                    static_cast<double>(w.elements[static_cast<size_t>(j * k + i)]);
+                sum += term, magnitude += std::abs(term);
+              }
+              const double bound = 4 * std::sqrt(static_cast<double>(k)) * 0x1p-24 * magnitude;
+              const double error = std::abs(static_cast<double>(y[static_cast<size_t>(r * kColumns + j)]) - sum);
+              worst = std::max(worst, error / std::max(bound, 1e-30));
+            }
+          INFO(std::string(name_of(format)), ", k ", k, ", ", rows, " rows");
+          CHECK(worst <= 1);
+        }
+      });
+    }
+  });
+}
+
+TEST_CASE("blocks: elements of q4_k that are nothing add nothing, however large x is there") {
+  // Scale 1 and minimum 3 for each of the eight sub-blocks, and the value 3 everywhere, so that all elements are 0, but
+  // for the last one, which is 4 - 3.
+  std::vector<std::byte> block(144, std::byte{0x33});
+  const auto put = [&](size_t at, std::initializer_list<int> bytes) {
+    for (int b : bytes) block[at++] = static_cast<std::byte>(b);
+  };
+  put(0, {0, 0x3c, 0, 0x3c, 1, 1, 1, 1, 3, 3, 3, 3, 0x31, 0x31, 0x31, 0x31});
+  block[143] = std::byte{0x43};
+  std::vector<float> x(256, 3e37F);
+  x[255] = 0.3F;
+  test::for_each_target([&] {
+    float y = 99;
+    BlockWeightsProduct p;
+    p.format = q4_k, p.w = block.data(), p.k = 256, p.rows = 1, p.x = x.data(), p.x_stride = 256, p.y = &y;
+    p.y_stride = 1;
+    multiply_block_weights(p, 0, 1);
+    CHECK(y == 0.3F);
+  });
+}
+
 TEST_CASE("blocks: a row that is split into integers has sums within a rounding of its largest numbers") {
   if (!splits_rows_beside(q8_0, 256)) {
     MESSAGE("skipped: rows are split for AVX-512 VNNI alone");

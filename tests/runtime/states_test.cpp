@@ -483,6 +483,20 @@ TEST_CASE("a state gets more room, keeps its values, and goes on") {
       for (size_t i = 0; i < 12; ++i) CHECK(k.values<float>()[head * 12 + i] == whole.values<float>()[head * 64 + i]);
     CHECK(message_of([&] { compiled.resized_state(small, {}); }).find("whose extent C is not known") !=
           std::string::npos);
+    // One that its owner needs no more goes tensor by tensor, where the host computes. It may be used again once reset.
+    GraphState old = small.copy();
+    old.impl().is_given_up = true;
+    GraphState taken = compiled.resized_state(old, {{"C", 16}});
+    for (int step = 5; step < 9; ++step)
+      CHECK(difference(compiled.run(token(step), taken)[0], wanted.ys[static_cast<size_t>(step)], 1e-5) == "");
+    CHECK(taken.tensor("k") == large.tensor("k"));
+    if (device == Device::cpu()) {
+      CHECK(old.impl().tensors[0]->host.byte_count() == 0);
+      CHECK(message_of([&] { compiled.run(token(5), old); }).find("became those of a resized state") !=
+            std::string::npos);
+      old.reset({{"k", small.tensor("k")}, {"v", small.tensor("v")}});
+      CHECK(difference(compiled.run(token(5), old)[0], wanted.ys[5], 1e-5) == "");
+    }
   }
   const CompiledGraph here = compiled_for(Device::cpu(), cached(Dim::symbol("C")));
   const CompiledGraph there = compiled_for(kLoopback, cached(Dim::symbol("C")));

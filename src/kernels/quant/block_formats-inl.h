@@ -58,14 +58,20 @@ HWY_INLINE uint64_t less_32(uint64_t word) {
   return ((word | kTop) - k32) ^ kTop;
 }
 
-/// What Q4_K and Q5_K have in front of their quantized values: scales and mins of eight sub-blocks of 32 elements, as
-/// floats.
-HWY_INLINE void unpack_scales_and_mins(const uint8_t* b, float* scale, float* min) {
+/// Six bits each: the scales of eight sub-blocks, then their mins.
+HWY_INLINE void unpack_six_bits(const uint8_t* b, uint64_t& scales, uint64_t& mins) {
   constexpr uint32_t kSix = 0x3f3f3f3f, kFour = 0x0f0f0f0f, kTwo = 0x30303030;
   const auto w0 = blocks::read<uint32_t>(b + 4), w1 = blocks::read<uint32_t>(b + 8),
              w2 = blocks::read<uint32_t>(b + 12);
-  scaled(word_of(w0 & kSix, (w2 & kFour) | (w0 >> 2 & kTwo)), blocks::half_at(b), scale);
-  scaled(word_of(w1 & kSix, (w2 >> 4 & kFour) | (w1 >> 2 & kTwo)), blocks::half_at(b + 2), min);
+  scales = word_of(w0 & kSix, (w2 & kFour) | (w0 >> 2 & kTwo));
+  mins = word_of(w1 & kSix, (w2 >> 4 & kFour) | (w1 >> 2 & kTwo));
+}
+/// What Q4_K and Q5_K have in front of their quantized values: scales and mins of eight sub-blocks of 32 elements, as
+/// floats.
+HWY_INLINE void unpack_scales_and_mins(const uint8_t* b, float* scale, float* min) {
+  uint64_t scales = 0, mins = 0;
+  unpack_six_bits(b, scales, mins);
+  scaled(scales, blocks::half_at(b), scale), scaled(mins, blocks::half_at(b + 2), min);
 }
 
 struct Q8_0 {
@@ -95,6 +101,38 @@ struct Q4_0 {
   }
 };
 
+#if HWY_TARGET <= HWY_AVX3
+/// With 16 lanes the 16 numbers of a sub-block are a vector, and its elements are looked up there. The instruction
+/// reads the lowest four bits of an index alone, so that low nibbles need no mask, and nothing is converted to floats.
+struct Q4_K {
+  static constexpr int64_t kElements = 256, kBytes = 144;
+  template <class Consumer>
+  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
+    HWY_ALIGN float scales[16];  // and mins
+    uint64_t six[2];
+    unpack_six_bits(b, six[0], six[1]);
+    const V both{
+        _mm512_permutexvar_ps(_mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi32(1), 1),
+                              _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(blocks::read<int32_t>(b)))))};
+    const __m128i bytes = _mm_set_epi64x(static_cast<int64_t>(six[1]), static_cast<int64_t>(six[0]));
+    hn::Store(hn::Mul(as_float(VI{_mm512_cvtepu8_epi32(bytes)}), both), D(), scales);
+    const V numbers = hn::Iota(D(), 0);
+    RLX_UNROLL for (size_t chunk = 0; chunk < 4; ++chunk) {
+      const auto table = [&](size_t run) HWY_ATTR {
+        return hn::MulSub(hn::Set(D(), scales[run]), numbers, hn::Set(D(), scales[8 + run]));
+      };
+      const auto element = [](V table, VI index) HWY_ATTR { return V{_mm512_permutexvar_ps(index.raw, table.raw)}; };
+      const V low = table(2 * chunk), high = table(2 * chunk + 1);
+      const VI q0 = load_bytes(b + 16 + 32 * chunk), q1 = load_bytes(b + 32 + 32 * chunk);
+      const size_t at = 64 * chunk;
+      consume.template operator()<0>(at, element(low, q0));
+      consume.template operator()<1>(at + 16, element(low, q1));
+      consume.template operator()<2>(at + 32, element(high, hn::ShiftRight<4>(q0)));
+      consume.template operator()<3>(at + 48, element(high, hn::ShiftRight<4>(q1)));
+    }
+  }
+};
+#else
 struct Q4_K {
   static constexpr int64_t kElements = 256, kBytes = 144;
   template <class Consumer>
@@ -120,6 +158,7 @@ struct Q4_K {
     }
   }
 };
+#endif
 
 /// Halves, as blocks of so many that each accumulator gets one vector or more.
 template <class T>
@@ -372,6 +411,25 @@ struct Q6KLayout {
   template <class Block>
   static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     const float d = blocks::half_at(b + 208);
+#if HWY_TARGET <= HWY_AVX3
+    hn::Store(hn::Mul(hn::Set(D(), d), as_float(load_signed(b + 192))), D(), to.scale);
+    // The high bits of 64 elements are two pairs of each of 32 bytes: of elements 0 to 63 the lowest, of 64 to 127 the
+    // others.
+    const __m512i four = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(0x30), offset = _mm512_set1_epi8(32);
+    const __m512i left = _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1),
+                  right = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(2), 1);
+    RLX_UNROLL for (size_t half = 0; half < 2; ++half) {
+      const __m512i low = _mm512_loadu_si512(b + 64 * half);
+      const __m512i pairs =
+          _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + 128 + 32 * half)));
+      const auto put_values = [&](__m512i nibbles, __m512i high, size_t at) HWY_ATTR {
+        const __m512i six = _mm512_or_si512(_mm512_and_si512(nibbles, four), _mm512_and_si512(high, pair));
+        _mm512_store_si512(to.value + at, _mm512_sub_epi8(six, offset));
+      };
+      put_values(low, _mm512_sllv_epi16(pairs, left), 128 * half);
+      put_values(_mm512_srli_epi16(low, 4), _mm512_srlv_epi16(pairs, right), 128 * half + 64);
+    }
+#else
     scaled(blocks::read<uint64_t>(b + 192), d, to.scale), scaled(blocks::read<uint64_t>(b + 200), d, to.scale + 8);
     for (size_t half = 0; half < 2; ++half)
       for (size_t i = 0; i < 32; i += hn::Lanes(DB())) {
@@ -385,6 +443,7 @@ struct Q6KLayout {
         put_value(bits_at<4, 0, 15>(low0), bits_at<4, 4, 3>(high), 2);
         put_value(bits_at<4, 0, 15>(low1), bits_at<6, 4, 3>(high), 3);
       }
+#endif
   }
 };
 struct Tq2_0Layout {

@@ -71,12 +71,21 @@ struct Shifted {
   }
 };
 
+/// How far ahead of what is decoded memory is asked for. A processor that decodes blocks has few loads under way, and
+/// its own prefetchers begin anew in each page: at 4096 bytes decoding takes as long from memory as from the cache.
+constexpr int64_t kPrefetchedBytes = 4096;
+template <int64_t kBytes>
+HWY_INLINE void prefetch(const uint8_t* w) {
+  RLX_UNROLL for (int64_t i = 0; i < kBytes; i += 64) hwy::Prefetch(w + kPrefetchedBytes + i);
+}
+
 template <int kRows, class Format>
 HWY_INLINE void row_dots(const uint8_t* w, int64_t k, const float* x, int64_t stride, float* to, int64_t to_stride) {
   Dots<kRows> dots(x, stride);
   int64_t left = k / Format::kElements;
   if constexpr (Format::kElements <= 32) {
     for (; left >= 2; left -= 2) {
+      prefetch<2 * Format::kBytes>(w);
       Format::decode(w, dots);
       dots.x += Format::kElements;
       Shifted<Dots<kRows>> second{dots};
@@ -86,6 +95,7 @@ HWY_INLINE void row_dots(const uint8_t* w, int64_t k, const float* x, int64_t st
     }
   }
   for (; left > 0; --left, w += Format::kBytes) {
+    prefetch<Format::kBytes>(w);
     Format::decode(w, dots);
     dots.x += Format::kElements;
   }
@@ -110,18 +120,24 @@ HWY_INLINE void decoded_dots(BlockDecoder decode, const DTypeInfo& format, const
   for (int r = 0; r < kRows; ++r) to[r * to_stride] = dots.total(r);
 }
 
-/// Writes to[r * to_stride] for all rows of x and one column. Sums run over `count` elements, the first of which are at
-/// x_first (of row 0) and w.
-void column_dots(const BlockWeightsProduct& p, const float* x_first, const std::byte* w, int64_t count, float* to,
-                 int64_t to_stride) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(w);
+constexpr int64_t kColumns = BlockWeightsProduct::kColumns;
+
+/// Writes to[r * kColumns + j] for all rows of x and columns j < `columns`, whose bytes begin `row_bytes` after each
+/// other. Sums run over `count` elements, the first of which are at x_first (of row 0) and w.
+void dots_of_columns(const BlockWeightsProduct& p, const float* x_first, const std::byte* w, int64_t row_bytes,
+                     int64_t columns, int64_t count, float* to) {
   int64_t r = 0;
   auto consume = [&]<int kRows>() HWY_ATTR {
     const float* x = x_first + r * p.x_stride;
-    float* sums = to + r * to_stride;
-    if (!with_format(p.format, [&]<class Format>()
-                                   HWY_ATTR { row_dots<kRows, Format>(bytes, count, x, p.x_stride, sums, to_stride); }))
-      decoded_dots<kRows>(block_decoder(p.format), info(p.format), w, count, x, p.x_stride, sums, to_stride);
+    float* sums = to + r * kColumns;
+    const bool vectors = with_format(p.format, [&]<class Format>() HWY_ATTR {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(w);
+      for (int64_t j = 0; j < columns; ++j, bytes += row_bytes)
+        row_dots<kRows, Format>(bytes, count, x, p.x_stride, sums + j, kColumns);
+    });
+    for (int64_t j = 0; !vectors && j < columns; ++j)
+      decoded_dots<kRows>(block_decoder(p.format), info(p.format), w + j * row_bytes, count, x, p.x_stride, sums + j,
+                          kColumns);
     r += kRows;
   };
   if (p.rows - r >= 8) consume.template operator()<8>();
@@ -130,26 +146,25 @@ void column_dots(const BlockWeightsProduct& p, const float* x_first, const std::
   if (p.rows - r >= 1) consume.template operator()<1>();
 }
 
-/// Writes to[r * kColumns] for all rows of x and one column, as sums of partial sums (see partial_sums.h).
-HWY_INLINE void column_sums(const BlockWeightsProduct& p, const std::byte* w, float* to) {
-  constexpr int64_t kColumns = BlockWeightsProduct::kColumns;
+/// The same for whole sums, which are sums of partial sums (see partial_sums.h).
+void sums_of_columns(const BlockWeightsProduct& p, const std::byte* w, int64_t row_bytes, int64_t columns, float* to) {
   // A piece is so long that each lane of at least one accumulator adds kPartialSumTerms terms. It consists of whole
   // blocks, whatever the format.
   const int64_t piece = kPartialSumTerms * static_cast<int64_t>(hn::Lanes(D()));
-  column_dots(p, p.x, w, HWY_MIN(p.k, piece), to, kColumns);
-  if (HWY_LIKELY(p.k <= piece)) return;
+  dots_of_columns(p, p.x, w, row_bytes, columns, HWY_MIN(p.k, piece), to);
   const DTypeInfo& format = info(p.format);
-  float partial[BlockWeightsProduct::kMaxRows];
+  HWY_ALIGN float partial[BlockWeightsProduct::kMaxRows * kColumns];
   for (int64_t first = piece; first < p.k; first += piece) {
-    column_dots(p, p.x + first, w + first / format.block_elements * format.block_bytes, HWY_MIN(p.k - first, piece),
-                partial, 1);
-    for (int64_t r = 0; r < p.rows; ++r) to[r * kColumns] += partial[r];
+    dots_of_columns(p, p.x + first, w + first / format.block_elements * format.block_bytes, row_bytes, columns,
+                    HWY_MIN(p.k - first, piece), partial);
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t j = 0; j < columns; ++j) to[r * kColumns + j] += partial[r * kColumns + j];
   }
 }
 
 template <class Y>
 void apply_epilogue(const BlockWeightsProduct& p, float* sums, int64_t column, int64_t columns) {
-  HWY_ALIGN float bias[BlockWeightsProduct::kColumns] = {};
+  HWY_ALIGN float bias[kColumns] = {};
   auto read = [&]<class B>(const B* from) {
     for (int64_t j = 0; j < columns; ++j) bias[j] = to_f32(from[column + j]);
   };
@@ -160,20 +175,19 @@ void apply_epilogue(const BlockWeightsProduct& p, float* sums, int64_t column, i
   }
   const auto* residual = static_cast<const Y*>(p.residual);
   apply_tile_epilogue<float, Y>(
-      {sums, p.rows, BlockWeightsProduct::kColumns, columns}, p.epilogue, bias,
+      {sums, p.rows, kColumns, columns}, p.epilogue, bias,
       {static_cast<Y*>(p.y) + column, p.y_stride, 1, residual ? residual + column : nullptr, p.residual_stride});
 }
 
 }  // namespace
 
 void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t end) {
-  constexpr int64_t kColumns = BlockWeightsProduct::kColumns;
   HWY_ALIGN float sums[BlockWeightsProduct::kMaxRows * kColumns];
   const DTypeInfo& format = info(p.format);
   const int64_t row_bytes = p.k / format.block_elements * format.block_bytes;
   for (int64_t column = begin; column < end; column += kColumns) {
     const int64_t columns = HWY_MIN(kColumns, end - column);
-    for (int64_t j = 0; j < columns; ++j) column_sums(p, p.w + (column + j) * row_bytes, sums + j);
+    sums_of_columns(p, p.w + column * row_bytes, row_bytes, columns, sums);
     // The epilogue computes all kColumns columns and stores `columns` of them. The others are set to 0, because they
     // must not be NaN.
     for (int64_t r = 0; r < p.rows; ++r)

@@ -12,6 +12,7 @@
 #include "models/language/special_tokens.h"
 #include "models/language/weight_files.h"
 #include "rlx/language_model.h"
+#include "runtime/graph_state.h"
 
 namespace rlx {
 
@@ -31,6 +32,8 @@ namespace {
 constexpr size_t kMostConfigBytes = size_t{4} << 20;
 /// Tokens that the first caches of a sequence have room for.
 constexpr int64_t kFirstCapacity = 128;
+/// Up to so many tokens caches double. Longer ones grow by a sixteenth, as they are most of a process's memory.
+constexpr int64_t kDoubledCapacity = 1024;
 
 CompileOptions with_donated_caches(CompileOptions options, const LanguageModelConfig& config, DType cache) {
   for (const language::CacheInput& input : language::cache_inputs(config, cache)) options.donate.insert(input.name);
@@ -190,8 +193,18 @@ void LanguageModel::Sequence::check(std::span<const int32_t> tokens) const {
          ", or begin a new sequence");
 }
 
-/// A state of its own, with room for more than `total` tokens. The caches double, so that a sequence is copied as often
-/// as its length doubles. They never are full: what attention reads is a part of them, in one form.
+namespace {
+
+/// Torn caches can be read by nobody: the sequence is read again from its tokens.
+void forget_if_torn(std::shared_ptr<GraphState>& caches, int64_t& capacity, bool& is_stale) {
+  if (!caches->why_torn().empty()) caches.reset(), capacity = 0, is_stale = true;
+}
+
+}  // namespace
+
+/// A state of its own, with room for more than `total` tokens. The caches grow by a factor, so that a token is copied a
+/// few times at most, and tensor by tensor, so that there is no second cache meanwhile. They never are full: what
+/// attention reads is a part of them, in one form.
 void LanguageModel::Sequence::reserve(int64_t total) {
   const LanguageModelConfig& config = model_->config;
   // A recurrence begins with zeros; what an earlier text has left there would count.
@@ -201,13 +214,23 @@ void LanguageModel::Sequence::reserve(int64_t total) {
     return;
   }
   int64_t capacity = std::max(capacity_, kFirstCapacity / 2);
-  while (capacity <= total) capacity *= 2;
+  while (capacity <= total) capacity += capacity < kDoubledCapacity ? capacity : capacity / 16;
   capacity = std::min(capacity, std::max(model_->context, total) + 1);
   Bindings extents;
   if (config.has_attention()) extents = {{"capacity", capacity}};
   const CompiledGraph& step = model_->compiled;
-  caches_ =
-      std::make_shared<GraphState>(position_ > 0 ? step.resized_state(*caches_, extents) : step.new_state({}, extents));
+  if (position_ == 0) {
+    caches_.reset(), capacity_ = 0;  // first, as the new ones need the memory
+    caches_ = std::make_shared<GraphState>(step.new_state({}, extents));
+  } else {
+    caches_->impl().is_given_up = caches_.use_count() == 1;
+    try {
+      caches_ = std::make_shared<GraphState>(step.resized_state(*caches_, extents));
+    } catch (...) {
+      forget_if_torn(caches_, capacity_, is_stale_);
+      throw;
+    }
+  }
   capacity_ = capacity;
 }
 
@@ -244,7 +267,7 @@ Tensor LanguageModel::Sequence::run(std::span<const int32_t> tokens, int64_t row
   try {
     model_->compiled.run_into(step_inputs(tokens, position_, rows), outputs, *caches_);
   } catch (...) {
-    if (!caches_->why_torn().empty()) caches_.reset(), capacity_ = 0, is_stale_ = true;
+    forget_if_torn(caches_, capacity_, is_stale_);
     throw;
   }
   position_ = total;
@@ -266,6 +289,7 @@ void LanguageModel::Sequence::append(std::span<const int32_t> tokens, RowsOf row
       position_ = 0, is_stale_ = true;
       tokens = tokens_;
     }
+    if (!model_->config.is_recurrent()) reserve(total);  // for all pieces at once
     const auto piece = static_cast<size_t>(piece_of(model_->config, model_->chunk, total));
     while (!tokens.empty()) {
       if (cancel && cancel->load(std::memory_order_relaxed))

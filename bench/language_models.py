@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""RLX beside llama.cpp and OpenVINO GenAI on the same language models, in turn: one token behind others, and prompts.
+
+    python3 bench/language_models.py make FOLDER --rlx build/release/bin/rlx       # once: Qwen3-0.6B's shape, random weights, 6 GB
+    python3 bench/language_models.py run FOLDER --rlx build/release/bin/rlx [--llama-bench NAME=PATH]... [--kinds q4_k_m,q8_0] [--threads 1,2]
+
+`make` writes FOLDER/f32.gguf, and of it bf16.gguf, q8_0.gguf, q4_k.gguf, q6_k.gguf by `rlx convert`, and q4_k_m.gguf: of q6_k are the table of
+tokens and, of the attention's values and the second products of the feed-forward part, the layers that llama.cpp's quantize tool chooses.
+
+`run` prints one table. Its rows are a kind of weights, a number of threads and a task:
+
+    decode 128        one more token behind 128
+    prefill 128, 512  a prompt of so many tokens
+
+and its columns the milliseconds of each program, the least of all rounds; "ratio", RLX's over llama.cpp's; and of decoding "limit": what the file's
+bytes and the cache's take at the bandwidth that bench/limits measures in the same rounds (64 MiB arrays; --gbs GIVEN takes another figure), with the
+part of that bandwidth that RLX has. Wall time counts: nothing else may run. Programs take turns in each round, in an order that goes round.
+
+RLX runs three times: by default (f32), with `--accuracy row_relative` and with `--compute bf16`; llama.cpp rounds activations to 8 bits beside
+packed weights. "llama.cpp" is the wheel of the package xllamacpp, a build for AVX2 and without matrix tiles; programs given by --llama-bench are
+llama-bench of builds of one's own: of the sources in the source package of llama-cpp-python (vendor/llama.cpp), for example,
+
+    CC=clang CXX=clang++ cmake -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF -DGGML_AMX_BF16=OFF \\
+      -DGGML_OPENMP=OFF -DBUILD_SHARED_LIBS=OFF -DLLAMA_CURL=OFF && ninja -C build llama-bench
+
+OpenVINO GenAI is measured where `openvino_genai` can be imported and FOLDER/openvino holds a converted model (`optimum-cli export openvino`); the table
+says so where it is not. Needs numpy and xllamacpp; `make` torch, transformers, gguf too.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import resource
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+KINDS = ["q4_k_m", "q8_0", "bf16", "f32"]
+SHAPE = {"vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+         "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
+         "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}  # fmt: skip
+LAYERS, BEHIND = SHAPE["num_hidden_layers"], 128
+CACHE_BYTES = 2 * LAYERS * SHAPE["num_key_value_heads"] * SHAPE["head_dim"] * 4  # of a token, in f32
+TASKS = [("decode", BEHIND), ("prefill", 128), ("prefill", 512)]
+
+
+# ---- files ----
+
+def save_folder(folder):
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    transformers.AutoModelForCausalLM.from_config(transformers.Qwen3Config(**SHAPE)).float().eval().save_pretrained(folder)
+
+
+def is_q6_in_q4_k_m(name):
+    """llama.cpp's llama_tensor_get_type and use_more_bits."""
+    if name == "token_embd.weight": return True  # also the output projection
+    at = re.fullmatch(r"blk\.(\d+)\.(attn_v|ffn_down)\.weight", name)
+    layer = int(at[1]) if at else -1
+    return bool(at) and (layer < LAYERS // 8 or layer >= 7 * LAYERS // 8 or (layer - LAYERS // 8) % 3 == 2)
+
+
+def write_mixed(q4, q6, path):
+    """The metadata of `q4`, and each tensor from one of the files."""
+    import gguf
+
+    sources = [gguf.GGUFReader(q4), gguf.GGUFReader(q6)]
+    tensors = [{t.name: t for t in s.tensors} for s in sources]
+    chosen = [tensors[is_q6_in_q4_k_m(t.name)][t.name] for t in sources[0].tensors]
+    with open(q4, "rb") as f: head = f.read(int(min(t.field.offset for t in sources[0].tensors)))
+    infos, offset = b"", 0
+    for t in chosen:
+        name, dims = t.name.encode(), [int(d) for d in t.shape]
+        infos += struct.pack("<Q", len(name)) + name + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, int(t.tensor_type), offset)
+        offset += -(-int(t.n_bytes) // 32) * 32
+    with open(path, "wb") as f:
+        f.write(head + infos + b"\0" * (-(len(head) + len(infos)) % 32))
+        for t in chosen: f.write(t.data.tobytes() + b"\0" * (-int(t.n_bytes) % 32))
+
+
+def make(options):
+    folder = options.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    convert = lambda source, name, *more: subprocess.run(  # noqa: E731
+        [str(options.rlx), "convert", str(source), "-o", str(folder / name), "--quiet", *more], check=True)
+    if not (folder / "f32.gguf").exists():
+        save_folder(folder / "f32")
+        convert(folder / "f32", "f32.gguf")
+    for kind in ("bf16", "q8_0", "q4_k", "q6_k"):
+        if (folder / f"{kind}.gguf").exists(): continue
+        if kind != "bf16": convert(folder / "f32.gguf", f"{kind}.gguf", "--quantize", kind)
+        else:
+            import torch
+            import transformers
+
+            transformers.AutoModelForCausalLM.from_pretrained(folder / "f32", dtype=torch.bfloat16).save_pretrained(folder / "bf16")
+            convert(folder / "bf16", "bf16.gguf")
+    if not (folder / "q4_k_m.gguf").exists(): write_mixed(folder / "q4_k.gguf", folder / "q6_k.gguf", folder / "q4_k_m.gguf")
+
+
+# ---- programs: each gives {(task, tokens): milliseconds}, and may add "peak_mib" ----
+
+class Rlx:
+    def __init__(self, program, name, *more):
+        self.program, self.name, self.more = program, name, more
+
+    def times(self, file, threads, runs):
+        done = subprocess.run([self.program, "bench", "--threads", str(threads), "--iters", str(runs), "--budget", "120", "--model", str(file), *self.more,
+                               *[f"{task}_{tokens}" for task, tokens in TASKS]], capture_output=True, text=True, check=True)  # fmt: skip
+        answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return {tuple((a["case"].split("_")[0], int(a["case"].split("_")[1]))): min(a["times_ms"]) for a in answers}
+
+
+class LlamaBench:
+    def __init__(self, program, name):
+        self.program, self.name = program, name
+
+    def times(self, file, threads, runs):
+        ask = [self.program, "-m", str(file), "-t", str(threads), "-r", str(runs), "-o", "json", "-ngl", "0"]
+        made = {}
+        for more in (["-p", "128,512", "-n", "0"], ["-p", "0", "-n", "16", "-d", str(BEHIND)]):
+            done = subprocess.run(ask + more, capture_output=True, text=True, check=True)
+            for a in json.loads(done.stdout):
+                least = min(a["samples_ns"]) * 1e-6
+                if a["n_gen"]: made["decode", BEHIND] = least / a["n_gen"]
+                else: made["prefill", a["n_prompt"]] = least
+        return made
+
+
+class Wheel:
+    """xllamacpp or openvino_genai, in a process of its own: this script again."""
+
+    def __init__(self, name, package):
+        self.name, self.package = name, package
+
+    def times(self, file, threads, runs):
+        done = subprocess.run([sys.executable, __file__, "child", self.package, str(file), str(threads), str(runs)], capture_output=True, text=True)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+        if not lines: raise RuntimeError((done.stderr.strip().splitlines() or ["it printed nothing"])[-1][:300])
+        return {(task, tokens): ms for task, tokens, ms in json.loads(lines[-1])}
+
+
+def tokens_of(count): return [(i * 131 + 7) % SHAPE["vocab_size"] for i in range(count)]
+
+
+def llama_child(file, threads, runs):
+    import xllamacpp
+
+    p = xllamacpp.CommonParams()
+    p.model.path, p.n_ctx, p.n_parallel, p.n_gpu_layers, p.warmup, p.verbosity, p.port = file, 1024, 1, 0, True, -1, 0
+    p.cpuparams.n_threads = p.cpuparams_batch.n_threads = threads
+    server = xllamacpp.Server(p)
+
+    def timings(count, written):
+        body = {"prompt": tokens_of(count), "n_predict": written, "temperature": 0.0, "cache_prompt": False, "ignore_eos": True}
+        request = urllib.request.Request(server.listening_address + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=900) as answer: return json.load(answer)["timings"]
+
+    decode = min(timings(BEHIND, 17)["predicted_per_token_ms"] for _ in range(runs))
+    return [("decode", BEHIND, decode)] + [("prefill", n, min(timings(n, 1)["prompt_ms"] for _ in range(runs))) for t, n in TASKS if t == "prefill"]
+
+
+def genai_child(folder, threads, runs):
+    import numpy
+    import openvino
+    import openvino_genai
+
+    pipe = openvino_genai.LLMPipeline(folder, "CPU", {"INFERENCE_NUM_THREADS": threads})
+
+    def seconds(count, written):
+        config = openvino_genai.GenerationConfig(max_new_tokens=written, min_new_tokens=written, do_sample=False, ignore_eos=True)
+        begin = time.perf_counter()
+        pipe.generate(openvino.Tensor(numpy.array([tokens_of(count)], dtype=numpy.int64)), config)
+        return time.perf_counter() - begin
+
+    first = {n: min(seconds(n, 1) for _ in range(runs)) for t, n in TASKS if t == "prefill"}
+    decode = min(seconds(BEHIND, 17) for _ in range(runs)) - first[BEHIND]
+    return [("decode", BEHIND, decode / 16 * 1e3)] + [("prefill", n, s * 1e3) for n, s in first.items()]
+
+
+def child(package, file, threads, runs):
+    made = (llama_child if package == "xllamacpp" else genai_child)(file, int(threads), int(runs))
+    print(json.dumps(made), flush=True)
+    os._exit(0)  # the server's threads would be waited for
+
+
+# ---- the table ----
+
+def bandwidth(limits, threads):
+    done = subprocess.run([str(limits), str(threads)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["read_gbs"]
+
+
+def programs(options):
+    rlx = str(options.rlx)
+    all_ = [Rlx(rlx, "RLX"), Rlx(rlx, "RLX row_relative", "--accuracy", "row_relative"), Rlx(rlx, "RLX bf16", "--compute", "bf16"),
+            Wheel("llama.cpp", "xllamacpp")]  # fmt: skip
+    for given in options.llama_bench:
+        name, _, path = given.partition("=")
+        all_.append(LlamaBench(path, name))
+    return all_
+
+
+def run(options):
+    limits, best, gbs, failed = options.rlx.resolve().parents[1] / "bench" / "limits", {}, {}, {}
+    peers = programs(options)
+    has_genai = (options.folder / "openvino").is_dir()
+    if has_genai: peers.append(Wheel("OpenVINO GenAI", "openvino_genai"))
+    for turn in range(options.rounds):
+        for threads in options.threads:
+            if not options.gbs: gbs[threads] = max(gbs.get(threads, 0), bandwidth(limits, threads))
+            for kind in options.kinds:
+                order = peers[turn % len(peers):] + peers[:turn % len(peers)]
+                for peer in order:
+                    is_genai = getattr(peer, "package", "") == "openvino_genai"
+                    if peer.name in failed or (is_genai and kind not in ("bf16", "f32")): continue
+                    file = options.folder / "openvino" if is_genai else options.folder / f"{kind}.gguf"
+                    try: times = peer.times(file, threads, options.iters)
+                    except (subprocess.CalledProcessError, RuntimeError, OSError, json.JSONDecodeError) as error:
+                        failed[peer.name] = str(error)[:300]
+                        continue
+                    for task, ms in times.items():
+                        at = (kind, threads, task, peer.name)
+                        best[at] = min(best.get(at, ms), ms)
+                    print(f"round {turn + 1}, {kind}, {threads} thread(s), {peer.name}: "
+                          + ", ".join(f"{t} {n}: {ms:.1f} ms" for (t, n), ms in times.items()), file=sys.stderr, flush=True)  # fmt: skip
+    names = [p.name for p in peers if p.name not in failed]
+    ratios = [n for n in names if n not in ("RLX", "RLX row_relative", "RLX bf16")]
+    print("| weights | threads | task | " + " | ".join(f"{n}, ms" for n in names) + " | " + " | ".join(f"RLX / {n}" for n in ratios)
+          + " | limit, ms | RLX's part of it |")  # fmt: skip
+    print("|---" * (5 + len(names) + len(ratios)) + "|")
+    for kind in options.kinds:
+        for threads in options.threads:
+            for task in TASKS:
+                of = {n: best.get((kind, threads, task, n)) for n in names}
+                if not of.get("RLX"): continue
+                limit = part = ""
+                if task[0] == "decode":
+                    data = (options.folder / f"{kind}.gguf").stat().st_size + CACHE_BYTES * BEHIND
+                    limit = data / (options.gbs or gbs[threads]) * 1e-6
+                    limit, part = f"{limit:.1f}", f"{limit / of['RLX'] * 100:.0f} %"
+                print(f"| {kind} | {threads} | {task[0]} {task[1]} | " + " | ".join(f"{of[n]:.1f}" if of[n] else "" for n in names) + " | "
+                      + " | ".join(f"{of['RLX'] / of[n]:.2f}" if of[n] else "" for n in ratios) + f" | {limit} | {part} |")  # fmt: skip
+    print()
+    for threads in options.threads: print(f"Memory reads {options.gbs or gbs[threads]:.1f} GB/s with {threads} thread(s).")
+    for name, why in failed.items(): print(f"{name} was not measured: {why}")
+    if not has_genai: print(f"OpenVINO GenAI was not measured: {options.folder / 'openvino'} is not there.")
+    print(f"This process and its children: peak {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MiB.")
+
+
+def main():
+    if sys.argv[1:2] == ["child"]: return child(*sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=["make", "run"])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--rlx", type=pathlib.Path, default=ROOT / "build/release/bin/rlx")
+    parser.add_argument("--llama-bench", action="append", default=[], metavar="NAME=PATH", help="llama-bench of a build of one's own")
+    parser.add_argument("--kinds", type=lambda t: t.split(","), default=KINDS)
+    parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--iters", type=int, default=8, help="runs of a task in each round")
+    parser.add_argument("--gbs", type=float, help="the bandwidth of memory, instead of measuring it")
+    options = parser.parse_args()
+    return make(options) if options.what == "make" else run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
