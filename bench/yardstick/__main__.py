@@ -3,7 +3,7 @@
 
     python3 bench/yardstick [SUITE...] [--threads T] [--rounds N] [--cases A,B] [--peers A,B] [--list]
 
-Suites: kernels, minilm, vision, start, train; default: kernels and minilm. For each case every program runs in turn, round after round
+Suites: kernels, minilm, bert, tagger, vision, start, train; default: kernels and minilm. For each case every program runs in turn, round after round
 (A B C A B C), in a process of its own, so that what else the machine does meets all of them. Columns: the fastest and the
 median run; the distance of the quartiles over the median; the fastest run over that of the best other program (below 1:
 ahead); percent of the machine's limit that bounds the case (`build/release/bench/limits` measures it: multiply-adds,
@@ -39,7 +39,7 @@ SAMPLE_SECONDS = 1.0
 def arguments(words):
     parser = argparse.ArgumentParser(prog="python3 bench/yardstick", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="kernels, minilm, vision, start, train")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="kernels, minilm, bert, tagger, vision, start, train")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--iters", type=int, default=10, help="runs in a round")
@@ -49,8 +49,8 @@ def arguments(words):
     parser.add_argument("--ours", action="append", metavar="[NAME=]COMMAND",
                         help="what to run as RLX (default: build/release/bin/rlx bench)")  # fmt: skip
     parser.add_argument("--compute", choices=["f32", "bf16", "f16", "int8", "auto"], default="f32",
-                        help="in what each program computes (default f32): RLX's option, OpenVINO's hint, PyTorch's autocast; int8, "
-                        "of minilm: ONNX Runtime's and PyTorch's dynamic quantization, OpenVINO's by NNCF, of vision ONNX Runtime's; auto: what each does if left to choose. What has no such choice keeps f32, and its name says so")  # fmt: skip
+                        help="in what each program computes (default f32): RLX's option, OpenVINO's hint, PyTorch's autocast; int8: "
+                        "ONNX Runtime's dynamic quantization, OpenVINO's by NNCF, PyTorch's dynamic one, of vision with scales of the image; auto: what each does if left to choose. What has no such choice keeps f32, and its name says so")  # fmt: skip
     parser.add_argument("--isa", metavar="NAME", help="the most that any program is to use of the processor's instructions: "
                         f"{', '.join(isa.SETS)} (default: what the processor has)")  # fmt: skip
     parser.add_argument("--limits", default=str(ROOT / "build/release/bench/limits"), help="the program that measures them")
@@ -192,8 +192,9 @@ def main(words=None):
     print("\n" + report.HEADER, flush=True)
     everything, rows_of_cases = [], {}
     for suite in options.suites:
-        ready, absent = peers.peers_of(suite, options.python, options.threads, environment, options.peers)
-        programs = our_programs(options, environment) + ready
+        of_suite = peers.environment_of(suite, options.python, environment)
+        ready, absent = peers.peers_of(suite, options.python, options.threads, of_suite, options.peers)
+        programs = our_programs(options, of_suite) + ready
         try:
             for case in suites.SUITES[suite]:
                 if case not in options.cases:

@@ -26,6 +26,17 @@ PROGRAMS = {  # suite: peer: (program, variant, the packages it needs)
         "pytorch": ("minilm_torch", "", ("torch", "safetensors")),
         "jax": ("minilm_jax", "", ("jax", "safetensors")),
     },
+    "bert": {
+        "onnxruntime": ("minilm_onnx", "onnxruntime", ("onnxruntime", "onnx", "safetensors")),
+        "onnxruntime-fused": ("minilm_onnx", "onnxruntime-fused", ("onnxruntime", "onnx", "safetensors")),
+        "openvino": ("minilm_onnx", "openvino", ("openvino", "onnx", "safetensors")),
+        "pytorch": ("minilm_torch", "", ("torch", "safetensors")),
+    },
+    "tagger": {
+        "onnxruntime": ("tagger_onnx", "onnxruntime", ("onnxruntime", "onnx")),
+        "openvino": ("tagger_onnx", "openvino", ("openvino", "onnx")),
+        "pytorch": ("tagger_torch", "", ("torch",)),
+    },
     "vision": {
         "onnxruntime": ("vision_onnx", "onnxruntime", ("onnxruntime", "onnx")),
         "openvino": ("vision_onnx", "openvino", ("openvino", "onnx")),
@@ -60,8 +71,9 @@ class Server:
     process: subprocess.Popen = None
     errors: object = None  # a file, for a pipe that nobody reads would fill
 
-    def measure(self, case, iterations, budget):
-        return self._ask({"case": case, "iterations": iterations, "budget": budget})
+    def measure(self, case, iterations, budget, result=None):
+        """`result`: the file that the result is written to, as .npy."""
+        return self._ask({"case": case, "iterations": iterations, "budget": budget} | ({"result": result} if result else {}))
 
     def sample(self, case, budget, library):
         """How many of the instructions that it was seen at belong to each of isa.SETS."""
@@ -109,8 +121,8 @@ class Command:
     command: list
     environment: dict
 
-    def measure(self, case, iterations, budget):
-        return self._run(case, iterations, budget, self.environment)
+    def measure(self, case, iterations, budget, result=None):
+        return self._run(case, iterations, budget, self.environment, ["--result", result] if result else [])
 
     def sample(self, case, budget, library):
         """As of Server; of the whole process."""
@@ -123,8 +135,8 @@ class Command:
             lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
         return [sum(column) for column in zip(*(map(int, line.split()) for line in lines))]
 
-    def _run(self, case, iterations, budget, environment):
-        command = [*self.command, "--iters", str(iterations), "--budget", str(budget), case]
+    def _run(self, case, iterations, budget, environment, more=()):
+        command = [*self.command, "--iters", str(iterations), "--budget", str(budget), *more, case]
         limit = ANSWER_SECONDS + 10 * budget
         try:
             done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=limit, check=False)
@@ -161,7 +173,17 @@ def missing_packages(python, packages):
 
 
 TAKES_FLOATS = {"openvino", "pytorch", "pytorch-compiled"}  # and so are measured as asked (--compute)
-TAKES_INT8 = {("minilm", name) for name in ("onnxruntime", "onnxruntime-fused", "openvino", "pytorch")} | {("vision", "onnxruntime")}
+TAKES_INT8 = {(suite, name) for suite in ("minilm", "bert", "tagger", "vision") for name in ("onnxruntime", "onnxruntime-fused", "openvino", "pytorch")}
+
+
+def environment_of(suite, python, environment):
+    """What the suite's programs are given: in `bert` RLX_MODEL is the folder of BERT, which is made if it is not there."""
+    if suite != "bert":
+        return environment
+    made = subprocess.run([str(python), "-m", "yardstick.programs.minilm_weights"], capture_output=True, text=True, check=False, env=environment)
+    if made.returncode != 0:
+        raise SystemExit(f"yardstick: BERT's weights could not be made: {made.stderr.strip().splitlines()[-1:]}")
+    return dict(environment, RLX_MODEL=made.stdout.split("\n")[-2])
 
 
 def peers_of(suite, python, threads, environment, chosen=None):

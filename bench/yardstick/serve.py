@@ -3,7 +3,7 @@
 A request is a line {"case": ..., "iterations": N, "budget": S}. The answer is a line
   {"case", "times_ms": [...], "cpu_ms": [...], "first_ms", "first_cpu_ms", "head": [of the result], "peak_mib"}
 or {"case", "error"}. With "sampler", a library of sample_instructions.c, the answer has "instructions": what it counted
-while the case ran. The case of the last request stays prepared, so that rounds of one case build it once.
+while the case ran; with "result", the result is written to that file. The case of the last request stays prepared, so that rounds of one case build it once.
 """
 
 import argparse
@@ -123,7 +123,10 @@ def serve(prepare):
                 last = case
             with sampled(request.get("sampler")) as counts:
                 wall, cpu = measure(run, request["iterations"], request["budget"])
-            head = np.asarray(run(), dtype=np.float64).ravel()[:8]
+            result = np.asarray(run())
+            head = result.astype(np.float64).ravel()[:8]
+            if "result" in request:
+                np.save(request["result"], result)
             answer = {"case": case, "times_ms": wall, "cpu_ms": cpu, "first_ms": first[0],
                       "first_cpu_ms": first[1], "head": head.tolist()}
             if counts:

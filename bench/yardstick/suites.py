@@ -12,12 +12,15 @@ KERNELS = [
 SUITES = {
     "kernels": KERNELS,
     "minilm": ["minilm_1x16", "minilm_1x128", "minilm_8x128", "minilm_32x128"],
+    "bert": ["bert_1x128"],
+    "tagger": ["tagger_8x64"],
     "vision": ["resnet50_1", "resnet50_8", "mobilenetv2_1", "mobilenetv2_8"],
     "start": ["first_1x128", "restart_1x128"],
     "train": ["train_mlp", "train_cnn", "train_encoder"],
 }
 VISION_FLOPS = {"resnet50": 8_178_368_512, "mobilenetv2": 601_548_544}  # an image; programs/vision_nets.py counts them
-LAYERS, WIDTH, INNER = 6, 384, 1536  # all-MiniLM-L6-v2
+ENCODERS = {"minilm": (6, 384, 1536, 12), "bert": (12, 768, 3072, 12)}  # layers, width, inner width, heads
+WORDS, EMBEDDING, HIDDEN, TAGS = 20000, 128, 256, 17  # of the tagger
 
 
 def kind_of(case):
@@ -46,8 +49,11 @@ def flops_of(case):
         return 2 * d[0] * d[1] ** 2 * 9 * d[2] ** 2
     if kind in VISION_FLOPS:
         return d[0] * VISION_FLOPS[kind]
-    if kind == "minilm":
-        return d[0] * d[1] * LAYERS * (2 * WIDTH * WIDTH * 4 + 4 * WIDTH * INNER + 4 * d[1] * WIDTH)
+    if kind in ENCODERS:
+        layers, width, inner, _ = ENCODERS[kind]
+        return d[0] * d[1] * layers * (2 * width * width * 4 + 4 * width * inner + 4 * d[1] * width)
+    if kind == "tagger":
+        return d[0] * d[1] * 2 * (2 * 4 * HIDDEN * (EMBEDDING + HIDDEN) + 2 * HIDDEN * TAGS)
     return 0
 
 
@@ -102,9 +108,16 @@ def arrays_of(case):
 
 
 def minilm_inputs(case):
-    """Token ids, mask, types: what `rlx bench minilm_BxS` takes."""
+    """Token ids, mask, types: what `rlx bench minilm_BxS` and `bert_BxS` take."""
     import numpy as np
 
     batch, length = extents_of(case)
     ids = (np.arange(batch * length, dtype=np.int64) * 131 % 30000).reshape(batch, length)
     return {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+
+
+def tagger_inputs(case):
+    import numpy as np
+
+    batch, length = extents_of(case)
+    return {"ids": (np.arange(batch * length, dtype=np.int64) * 131 % WORDS).reshape(batch, length)}

@@ -4,6 +4,7 @@ RLX and its peers."""
 
 import contextlib
 import ctypes
+import importlib.util
 import io
 import json
 import os
@@ -18,6 +19,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
+import narrow  # noqa: E402
 from yardstick import __main__ as yardstick  # noqa: E402
 from yardstick import isa, machine, peers, report, suites  # noqa: E402
 
@@ -51,6 +53,10 @@ class Counts(unittest.TestCase):
         # a layer of all-MiniLM-L6-v2 on S tokens: q, k, v and the output; scores and sums; the two of the inner part
         layer = 4 * 2 * 16 * 384 * 384 + 2 * 2 * 16 * 16 * 384 + 2 * 2 * 16 * 384 * 1536
         self.assertEqual(suites.flops_of("minilm_1x16"), 6 * layer)
+        layer = 4 * 2 * 128 * 768 * 768 + 2 * 2 * 128 * 128 * 768 + 2 * 2 * 128 * 768 * 3072
+        self.assertEqual(suites.flops_of("bert_1x128"), 12 * layer)
+        # of a word: four gates of inputs and states in two directions, then 17 tags
+        self.assertEqual(suites.flops_of("tagger_8x64"), 8 * 64 * (2 * 2 * 4 * 256 * (128 + 256) + 2 * 512 * 17))
         self.assertEqual(suites.bytes_of("softmax_4096x1024"), 2 * 4 * 4096 * 1024)
         self.assertEqual(suites.bytes_of("linear_1x4096x4096"), 4 * 4096 * 4096)
         self.assertEqual(suites.bytes_of("linear_16x1024x4096"), 0)
@@ -481,6 +487,49 @@ class SampledInstructions(unittest.TestCase):
         with serve.sampled(None) as counts:
             pass
         self.assertEqual(counts, [])
+
+
+class ReducedPrecision(unittest.TestCase):
+    ANSWERS = {("f32", "rlx"): [{"times_ms": [9], "cpu_ms": [4.0]}, {"times_ms": [9], "cpu_ms": [3.0]}],
+               ("f32", "onnxruntime"): [{"times_ms": [9], "cpu_ms": [6.0]}],
+               ("f32", "onnxruntime-fused"): [{"times_ms": [9], "cpu_ms": [5.0]}],
+               ("f32", "pytorch"): [{"times_ms": [9], "cpu_ms": [8.0]}],
+               ("bf16", "rlx"): [{"times_ms": [2.0], "cpu_ms": [2.0]}],
+               ("bf16", "openvino"): [{"times_ms": [1.0], "cpu_ms": [1.0]}],
+               ("int8", "rlx"): [{"times_ms": [1.0], "cpu_ms": [1.0]}], ("int8", "pytorch"): []}  # fmt: skip
+
+    def test_the_lines_of_a_case(self):
+        agreement = {("f32", "rlx"): {"cosine": 1.0, "top1": None}, ("bf16", "openvino"): {"cosine": 0.9998, "top1": 0.96875}}
+        lines = narrow.lines_of("minilm_1x16", 1, self.ANSWERS, {("int8", "pytorch"): "why"}, agreement)
+        self.assertEqual(lines, ["| minilm_1x16 | 1 | f32 | 3 (1.00000) |  | 5 | 8 | 0.60 |",
+                                 "| minilm_1x16 | 1 | bf16 | 2 | 1 (0.99980, 97 %) |  |  | 2.00 |",
+                                 "| minilm_1x16 | 1 | int8 | 1 |  |  |  |  |"])  # fmt: skip
+        for line in lines:
+            self.assertEqual(line.count("|"), narrow.HEADER.splitlines()[0].count("|"), line)
+        self.assertIn("| f32 | 9 |", narrow.lines_of("minilm_1x16", 2, self.ANSWERS, {}, {})[0])  # the wall
+
+    def test_every_program_that_a_line_names_can_be_asked_so(self):
+        for line, kinds in narrow.LINES.items():
+            for compute, names in kinds:
+                for suite in map(narrow.suite_of, narrow.CASES):
+                    for name in names:
+                        if name in peers.PROGRAMS[suite] and compute != "f32":
+                            known = (suite, name) in peers.TAKES_INT8 if compute == "int8" else name in peers.TAKES_FLOATS
+                            self.assertTrue(known, (line, suite, name))
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "NumPy is not installed")
+    def test_agreement_by_hand(self):
+        import numpy as np
+        from yardstick.programs import agreement
+
+        reference, result = np.array([[3.0, 4.0], [1.0, 0.0]]), np.array([[4.0, 3.0], [2.0, 0.0]])
+        self.assertEqual(agreement.compare(reference, reference, False), {"cosine": 1.0, "top1": 1.0})
+        found = agreement.compare(reference, result, False)
+        self.assertAlmostEqual(found["cosine"], 24 / 25)
+        self.assertEqual(found["top1"], 0.5)
+        rows = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+        self.assertEqual(agreement.compare(rows, rows[:, ::-1], True)["top1"], 1.0)  # the same neighbours
+        self.assertIsNone(agreement.compare(reference, result, True)["top1"])
 
 
 class Program(unittest.TestCase):

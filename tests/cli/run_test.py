@@ -17,6 +17,7 @@ graph @small {
   return %3 @"y", %2 @"before"
 }
 """
+TAGGER = [-0.0336879, -0.0260264, 0.013299, 0.0325051, -0.0210367, 0.0504085, 0.0559732, -0.0657006]  # from PyTorch
 X = [0.5, -1.0, 2.0, 0.0, 3.0, -0.25]
 W = [1.0, 2.0, -3.0, 0.5, 0.25, -1.5]
 
@@ -274,6 +275,16 @@ class Bench(ProgramTest):
             self.assertEqual(len(line["head"]), 8)
             for value, want in zip(line["head"], wanted):
                 self.assertAlmostEqual(value, want, delta=delta)
+
+    def test_the_result_can_be_written(self):
+        file = self.folder / "scores.npy"
+        (line,) = self.lines("tagger_2x3", "--iters", 1, "--result", file)
+        shape, scores = read_npy(file)
+        self.assertEqual(shape, (2, 3, 17))
+        self.assertEqual([f32(v) for v in line["head"]], [f32(v) for v in scores[:8]])
+        # torch.nn.Embedding, LSTM(bidirectional=True) and Linear with the weights of bench/yardstick/programs/tagger_net.py
+        for value, wanted in zip(scores, TAGGER):
+            self.assertAlmostEqual(value, wanted, delta=1e-5)
 
     def test_every_kernel_case_runs(self):
         cases = ["gemm_8", "softmax_4x8", "layernorm_4x8", "ewchain_4x8", "sdpa_1x2x8x4", "conv3x3_1x4x6",

@@ -521,6 +521,96 @@ TEST_CASE("a second form of a weight is counted, and said with its reason") {
   CHECK(said.find("these read it as 32x48 by 1,32 of f32 for f32") != std::string::npos);
 }
 
+TEST_CASE("weights in a layout of a kernel's own are kept under its name, and taken from there") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "kept.packed";
+  const Tensor weights = random_tensor(f32, {48, 32}, 1), nameless = random_tensor(f32, {48, 32}, 2);
+  int packed = 0;
+  const auto copy = [&](const Tensor& from) {
+    return [&packed, from](char* out) { ++packed, std::memcpy(out, from.data(), from.byte_count()); };
+  };
+  const std::map<const void*, std::string> names = {{weights.data(), "w"}};
+  cpu::PackedCache first(nullptr, names);
+  first.in_layout(weights, "a", weights.byte_count(), copy(weights));
+  first.in_layout(weights, "a", weights.byte_count(), copy(weights));
+  first.in_layout(nameless, "a", weights.byte_count(), copy(nameless));
+  CHECK(packed == 2);
+  const auto made = first.made();
+  REQUIRE(made.size() == 1);
+  CHECK(made.begin()->first == "w as a");
+  cpu::PackedFile::write(path, "of", made);
+
+  packed = 0;
+  cpu::PackedCache second(cpu::PackedFile::open(path, "of", 1), names);
+  const auto taken = second.in_layout(weights, "a", weights.byte_count(), copy(weights));
+  CHECK(packed == 0);
+  CHECK(std::memcmp(taken->get(), weights.data(), weights.byte_count()) == 0);
+  CHECK(second.made().empty());
+  CHECK(second.bytes() == weights.byte_count());
+  second.in_layout(weights, "b", weights.byte_count(), copy(weights));  // another layout
+  CHECK(packed == 1);
+  CHECK(second.made().size() == 1);
+
+  cpu::PackedCache third(cpu::PackedFile::open(path, "of", 1), names);  // as many bytes as the layout has, or none
+  third.in_layout(weights, "a", weights.byte_count() - 64,
+                  [&](char* out) { ++packed, std::memset(out, 0, weights.byte_count() - 64); });
+  CHECK(packed == 2);
+}
+
+TEST_CASE("weights of convolutions, and those in 8 bits, that are found packed are neither read nor packed") {
+  // Not of matrix tiles, which pack convolutions' weights in a form that is not kept.
+  Graph g("convolution");
+  Value image = g.input("x", f32, {1, 64, 8, 8});
+  g.output(conv(image, g.param("kernel", f32, {512, 64, 3, 3})), "y");
+  Graph product("product");
+  product.output(linear(product.input("x", f32, {3, 512}), product.param("w", f32, {2048, 512})), "y");
+  const struct {
+    const char* what;
+    const Graph& graph;
+    Compute compute;
+    std::string piece;
+  } cases[] = {{"convolution", g, Compute::as_f32, "multiply-adds"},
+               {"product in 8 bits", product, Compute::as_i8, "int8"}};
+  for (const auto& c : cases) {
+    CAPTURE(c.what);
+    const test::TemporaryFolder folder;
+    const std::string file = folder / "weights.safetensors", cache = folder / "cache";
+    NamedTensors params;
+    std::vector<Tensor> inputs;
+    for (Ref r : c.graph.params())
+      params.emplace(c.graph.node(r).name, random_tensor(f32, shape_of(c.graph.type(r).dims), 1, -0.1, 0.1));
+    for (const Type& t : c.graph.input_types()) inputs.push_back(random_tensor(f32, shape_of(t.dims), 2));
+    write_safetensors(file, params);
+    Model::settle();
+    if (!flushed_stamp(file)) return;
+    const auto start = [&] {
+      const auto opened = SafetensorsFile::open(file, FileAccess::when_read);
+      CompileOptions options;
+      options.cache_dir = cache, options.compute = c.compute;
+      CompiledGraph compiled = Session(Device::cpu(), {1}).compile(c.graph, options);
+      const std::string name = params.begin()->first;
+      compiled.set_param(name, opened.tensor(name));
+      auto results = compiled.run_ordered(inputs);
+      const auto bytes = opened.tensor(name).place();
+      const bool is_read = std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; });
+      return std::pair(std::move(results), is_read);
+    };
+    const auto [wanted, is_read] = start();
+    CHECK(is_read);
+    std::string kept;
+    for (const auto& entry : fs::directory_iterator(cache))
+      if (entry.path().extension() == ".packed") kept = entry.path().string();
+    if (c.compute == Compute::as_f32 && kept.empty()) continue;  // a kernel of this processor whose form is not kept
+    REQUIRE(!kept.empty());
+    const auto pieces = cpu::PackedFile::open(kept, made_of(kept), 1);
+    CHECK(std::any_of(pieces->pieces().begin(), pieces->pieces().end(),
+                      [&](const auto& piece) { return piece.first.find(" as " + c.piece) != std::string::npos; }));
+    const auto [again, is_read_again] = start();
+    CHECK(difference(again, wanted, 0) == "");
+    CHECK(!is_read_again);
+  }
+}
+
 TEST_CASE("memory that packed weights hold is counted by the pages of their slabs, once for each") {
   Graph g("many");
   Value x = g.input("x", f32, {8, 256}), y = x;

@@ -13,6 +13,7 @@
 #include <sched.h>
 #endif
 
+#include "rlx/io.h"
 #include "rlx/session.h"
 #include "tools/bench/cases.h"
 #include "tools/device_option.h"
@@ -34,7 +35,7 @@ struct Bench {
   void measure(BenchCase& c, double resident_kib) const;
 
   Words cases;
-  std::string model, device = default_device();
+  std::string model, result_file, device = default_device();
   DType cache = f32;
   int threads = 1, iterations = 20;
   double budget_seconds = 6;
@@ -63,6 +64,8 @@ Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
       ->option_text("S")
       ->check(CLI::Range(0.0, 1e9));
   app.add_flag("--steps", steps, "prints each step's fastest of the runs to standard error, too");
+  app.add_option("--result", result_file, "where to write the first result of the last case, as .npy")
+      ->option_text("FILE");
   add_model_option(app, model);
   add_choice(app, "--cache", cache, cache_choices(),
              "of keys and values in the cases decode and prefill (default f32)");
@@ -206,6 +209,7 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
                     ", \"times_ms\": ", json_list(wall, ms_text), ", \"cpu_ms\": ", json_list(cpu, ms_text),
                     ", \"first_ms\": ", ms_text(first_ms), ", \"first_cpu_ms\": ", ms_text(first_cpu_ms),
                     ", \"head\": ", json_list(first, [](float x) { return number_text(x); }), memory, "}\n"));
+  if (!result_file.empty()) write_npy(result_file, result[0]);
   if (steps && !c.start) print_steps(c, session, compile, iterations);
   flush_out();  // a case that follows may take its time
 }

@@ -21,6 +21,8 @@ const BenchFamily kFamilies[] = {
      "BxS",
      "all-MiniLM-L6-v2 on B rows of S tokens, mean pooling, norm 1",
      {"1x16", "1x128", "8x128", "32x128"}},
+    {"bert", "BxS", "the same of any other BERT that --model names", {}},
+    {"tagger", "BxS", "17 tags' scores for B rows of S words: embeddings, an LSTM each way, a product", {"8x64"}},
     {"first", "BxS", "the same from nothing: maps the weights, builds, compiles, packs, runs once", {"1x128"}},
     {"restart", "BxS", "the same with what an earlier start left in the disk cache", {"1x128"}},
     {"gemm", "N", "a·b, both given at each run", {"512", "1024", "2048"}},
@@ -177,10 +179,11 @@ void start_minilm(const std::string& model, const std::string& cache_dir, const 
 BenchCase minilm(std::string_view family, const Shape& shape, const std::string& model) {
   if (model.empty())
     throw UsageError(
-        "the minilm cases need a model: give --model DIR, or set RLX_MODEL (or PERF_WORK, the benchmark's folder)");
+        "the cases of minilm and bert need a model: give --model DIR, or set RLX_MODEL (or PERF_WORK, the benchmark's "
+        "folder)");
   BenchCase c;
   auto config = std::make_shared<BertConfig>();
-  const bool is_start = family != "minilm";
+  const bool is_start = family == "first" || family == "restart";
   c.prepare = [shape, model, config, is_start](BenchCase& self) {
     *config = BertConfig::load(config_file(model));
     if (!is_start) self.params = read_weights(model, sentence_encoder_graph(*config));
@@ -203,6 +206,40 @@ BenchCase minilm(std::string_view family, const Shape& shape, const std::string&
     };
     if (is_cached) run();
     return run;
+  };
+  return c;
+}
+
+// ---- tagger ----
+
+/// As bench/yardstick/programs/tagger_net.py draws it.
+BenchCase tagger(const Shape& shape) {
+  constexpr int64_t kWords = 20000, kWidth = 128, kHidden = 256, kRows = 2 * 4 * kHidden, kTags = 17;
+  const std::pair<std::string, Shape> params[] = {{"words", {kWords, kWidth}},    {"w_ih", {kRows * kWidth}},
+                                                  {"w_hh", {kRows * kHidden}},    {"bias", {kRows}},
+                                                  {"tags", {2 * kHidden, kTags}}, {"tag_bias", {kTags}}};
+  BenchCase c;
+  c.prepare = [params = std::vector(std::begin(params), std::end(params)), shape](BenchCase& self) {
+    Arrays random;
+    for (const auto& [name, extents] : params) {
+      Tensor drawn = random(extents);
+      if (name != "words")
+        for (float& v : drawn.mutable_values<float>()) v /= 16;
+      self.params.emplace(name, std::move(drawn));
+    }
+    Tensor ids(i64, shape);
+    auto id = ids.mutable_values<int64_t>();
+    for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<int64_t>(i) * 131 % kWords;
+    self.inputs = {ids};
+  };
+  c.graph = [shape] {
+    Graph g("tagger");
+    const Value x =
+        take(g.param("words", f32, {kWords, kWidth}), g.input("ids", i64, Dims(shape.begin(), shape.end())));
+    const Value w_ih = g.param("w_ih", f32, {kRows * kWidth}), w_hh = g.param("w_hh", f32, {kRows * kHidden});
+    const Value y = lstm(x, w_ih, w_hh, g.param("bias", f32, {kRows}), {kHidden, 1, true})[0];
+    g.output(matmul(y, g.param("tags", f32, {2 * kHidden, kTags})) + g.param("tag_bias", f32, {kTags}), "scores");
+    return g;
   };
   return c;
 }
@@ -399,10 +436,11 @@ BenchCase bench_case(const std::string& name, const std::string& model, DType ca
   for (const BenchFamily& known : kFamilies) {
     auto wanted = static_cast<size_t>(std::count(known.shape.begin(), known.shape.end(), 'x')) + 1;
     if (known.name != family || known.shape.empty() || shape.size() != wanted) continue;
-    const bool is_minilm = family == "minilm" || family == "first" || family == "restart";
+    const bool is_minilm = family == "minilm" || family == "bert" || family == "first" || family == "restart";
     const bool is_vision = family == "resnet50" || family == "mobilenetv2";
     BenchCase c = is_minilm                                   ? minilm(family, shape, model)
                   : is_vision                                 ? vision_case(family, shape[0])
+                  : family == "tagger"                        ? tagger(shape)
                   : family == "prefill" || family == "decode" ? language_case(family, shape[0], model, cache, compile)
                                                               : kernel_case(family, shape);
     c.name = full;

@@ -34,7 +34,7 @@ def net(ids, mask, types):
     x = norm("embeddings.LayerNorm", words[ids] + places[:length] + kinds[types])
     keep = mask.astype(jnp.float32)
     bias = ((1 - keep) * -1e9)[:, None, None, :]
-    for layer in range(suites.LAYERS):
+    for layer in range(suites.ENCODERS["minilm"][0]):
         p = f"encoder.layer.{layer}."
         q, k, v = (linear(f"{p}attention.self.{n}", x).reshape(batch, length, 12, 32).transpose(0, 2, 1, 3)
                    for n in ("query", "key", "value"))  # fmt: skip

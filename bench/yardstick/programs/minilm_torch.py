@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 in PyTorch, eager, with its fused attention."""
+"""all-MiniLM-L6-v2, or BERT of base size, in PyTorch, eager, with its fused attention."""
 
 from yardstick import serve
 
@@ -42,15 +42,16 @@ def norm(name, x):
     return F.layer_norm(x, x.shape[-1:], WEIGHTS[name + ".weight"], WEIGHTS[name + ".bias"], 1e-12)
 
 
-def net(ids, mask, types):
+def net(encoder, ids, mask, types):
+    layers, width, _, heads = encoder
     batch, length = ids.shape
     words, places, kinds = (WEIGHTS[f"embeddings.{n}_embeddings.weight"] for n in ("word", "position", "token_type"))
     x = norm("embeddings.LayerNorm", words[ids] + places[:length] + kinds[types])
     keep = mask.to(torch.float32)
     bias = ((1 - keep) * -1e9)[:, None, None, :]
-    for layer in range(suites.LAYERS):
+    for layer in range(layers):
         p = f"encoder.layer.{layer}."
-        q, k, v = (linear(f"{p}attention.self.{n}", x).view(batch, length, 12, 32).transpose(1, 2) for n in ("query", "key", "value"))
+        q, k, v = (linear(f"{p}attention.self.{n}", x).view(batch, length, heads, width // heads).transpose(1, 2) for n in ("query", "key", "value"))
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(x.shape)
         x = norm(p + "attention.output.LayerNorm", x + linear(p + "attention.output.dense", mixed))
         x = norm(p + "output.LayerNorm", x + linear(p + "output.dense", F.gelu(linear(p + "intermediate.dense", x))))
@@ -59,10 +60,11 @@ def net(ids, mask, types):
 
 def prepare(case):
     inputs = [torch.from_numpy(a) for a in suites.minilm_inputs(case).values()]
+    encoder = suites.ENCODERS.get(suites.kind_of(case), suites.ENCODERS["minilm"])
 
     def run():
         with torch.inference_mode(), serve.autocast():
-            return net(*inputs)
+            return net(encoder, *inputs)
 
     if suites.kind_of(case) == "restart":
         raise ValueError("PyTorch compiles nothing here, and leaves nothing for the next start")

@@ -48,12 +48,12 @@ def openvino_runner(model, inputs, threads, kept=None):
     core = openvino.Core()
     if kept:
         core.set_property({"CACHE_DIR": kept})
-    read = core.read_model(model)
+    read = model if isinstance(model, openvino.Model) else core.read_model(model)
     read.reshape({name: list(value.shape) for name, value in inputs.items()})
     settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
                 "ENABLE_CPU_PINNING": False}  # fmt: skip
-    if serve.COMPUTE != "auto":  # which is what it does if left to itself
-        settings["INFERENCE_PRECISION_HINT"] = "f32" if serve.COMPUTE == "int8" else serve.COMPUTE
+    if serve.COMPUTE not in ("auto", "int8"):  # which leave the rest as it is by default
+        settings["INFERENCE_PRECISION_HINT"] = serve.COMPUTE
     request = core.compile_model(read, "CPU", settings).create_infer_request()
     tensors = {name: openvino.Tensor(value) for name, value in inputs.items()}
 
@@ -62,6 +62,22 @@ def openvino_runner(model, inputs, threads, kept=None):
         return request.get_output_tensor(0).data
 
     return run
+
+
+def by_nncf(model, inputs, keep_in=None, is_transformer=False):
+    """The model after NNCF's quantization, calibrated with these inputs; `keep_in`: the file that holds it from then on."""
+    import openvino
+
+    if keep_in and keep_in.exists():
+        return str(keep_in)
+    import nncf
+
+    kind = {"model_type": nncf.ModelType.TRANSFORMER} if is_transformer else {}
+    quantized = nncf.quantize(openvino.Core().read_model(model), nncf.Dataset(inputs), **kind)
+    if not keep_in:
+        return quantized
+    openvino.save_model(quantized, str(keep_in), compress_to_fp16=False)
+    return str(keep_in)
 
 
 def runner(variant):

@@ -10,7 +10,7 @@ THREADS, VARIANT = serve.threads_and_variant()
 import numpy as np  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from yardstick import suites  # noqa: E402
-from yardstick.programs import runtimes, vision_nets  # noqa: E402
+from yardstick.programs import minilm_weights, runtimes, vision_nets  # noqa: E402
 
 OPS = {"conv": "Conv", "norm": "BatchNormalization", "relu": "Relu", "relu6": "Clip", "add": "Add", "maxpool": "MaxPool",
        "mean": "ReduceMean", "linear": "Gemm"}  # fmt: skip
@@ -55,6 +55,8 @@ def prepare(case):
     model, inputs = model_of(net), {"v0": net.image}
     if serve.COMPUTE == "int8" and VARIANT == "onnxruntime":
         model = int8_of(model)
+    elif serve.COMPUTE == "int8":
+        model = runtimes.by_nncf(model, [inputs], keep_in=minilm_weights.bench_cache() / f"{case}_int8.xml")
     return lambda: runtimes.runner(VARIANT)(model, inputs, THREADS)
 
 

@@ -28,7 +28,7 @@ class DynamicConvolutionStep final : public Step {
                             std::max<int64_t>(1, args.batch));
     divide();
     if (const Tensor* weights = c.bound(1)) {
-      std::string layout = text_of("convolution", args.groups);
+      std::string layout = text_of(int8_form(conv_.weights.isa), "convolution of groups ", args.groups, " by");
       for (int d = 0; d < args.spatial; ++d) layout += text_of(' ', args.w_strides[d]);
       packed_ = c.packed.in_layout(*weights, layout, kernels::convolution_weights_bytes(conv_), [&](char* out) {
         const kernels::AlignedMemory own = kernels::aligned_memory(kernels::convolution_packing_bytes(conv_));

@@ -33,9 +33,10 @@ Prepared fma_convolution(const LoweringContext& c, const kernels::ConvolutionArg
   const Tensor* bound = c.bound(1);
   if (!bound || !FmaConvolution::supports(a, batch_groups)) return nullptr;
   FmaConvolution convolution(a, c.threads);
+  constexpr int kVersion = 1;  // to be raised when FmaConvolution::pack() writes anything else
   const std::string layout =
-      text_of("multiply-adds ", a.out_channels, 'x', a.in_channels, 'x', a.kernel[0], 'x', a.kernel[1], " by ",
-              a.w_out_stride, ' ', a.w_in_stride, ' ', a.w_strides[0], ' ', a.w_strides[1]);
+      text_of("multiply-adds ", kVersion, ", ", a.out_channels, 'x', a.in_channels, 'x', a.kernel[0], 'x', a.kernel[1],
+              " by ", a.w_out_stride, ' ', a.w_in_stride, ' ', a.w_strides[0], ' ', a.w_strides[1]);
   auto packed = c.packed.in_layout(*bound, layout, convolution.weights_bytes(),
                                    [&](char* out) { convolution.pack(bound->data(), out); });
   return std::make_unique<FmaStep>(std::move(convolution), std::move(packed), epilogue);

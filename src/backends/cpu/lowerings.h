@@ -75,6 +75,8 @@ std::string when_dynamic_product(const Question&);
 std::string refusal_of_largest(int64_t x_largest);
 /// Estimated nanoseconds of a multiply-add.
 double int8_multiply_ns(kernels::Int8DotIsa isa);
+/// How the names of packed forms of 8-bit weights begin (PackedCache::in_layout).
+std::string int8_form(kernels::Int8DotIsa isa);
 
 // lower_dynamic_convolution.cpp
 std::string when_dynamic_convolution(const Question&);

@@ -60,6 +60,9 @@ std::map<std::string, std::span<const std::byte>, std::less<>> PackedCache::made
   std::map<std::string, std::span<const std::byte>, std::less<>> pieces;
   for (const Entry& e : entries_)
     if (!e.made.empty()) pieces.emplace(e.made, e.packed->packed());
+  for (const auto& [name, e] : in_layouts_)
+    if (!e.made.empty())
+      pieces.emplace(e.made, std::span(reinterpret_cast<const std::byte*>(e.packed->get()), e.bytes));
   return pieces;
 }
 
@@ -111,24 +114,34 @@ std::shared_ptr<const std::vector<float>> PackedCache::rows(const Tensor& weight
 std::shared_ptr<const kernels::AlignedMemory> PackedCache::in_layout(const Tensor& weights, const std::string& layout,
                                                                      size_t bytes,
                                                                      const std::function<void(char*)>& write) {
+  const std::byte* data = weights.place().data();  // as in pack()
   std::scoped_lock lock(mutex_);
-  PackedInLayout& entry = in_layouts_[{weights.data(), layout}];
+  PackedInLayout& entry = in_layouts_[{data, layout}];
   if (entry.packed) return entry.packed;
+  const auto named = names_.find(data);
+  std::string piece = named == names_.end() ? "" : text_of(named->second, " as ", layout);
+  if (kept_ && !piece.empty())
+    if (const auto kept = kept_->find(piece); bytes > 0 && kept.size() == bytes) {
+      entry = {bytes, std::make_shared<const kernels::AlignedMemory>(kernels::adopted_memory(kept, kept_))};
+      return entry.packed;
+    }
   auto memory = kernels::aligned_memory(bytes);
   write(memory.get());
-  entry = {bytes, std::make_shared<const kernels::AlignedMemory>(std::move(memory))};
+  if (bytes == 0) piece.clear();
+  entry = {bytes, std::make_shared<const kernels::AlignedMemory>(std::move(memory)), std::move(piece)};
   release_pages(weights);  // as in pack()
   return entry.packed;
 }
 
 std::optional<Tensor> PackedCache::packed_in_place_of(const Tensor& weights) {
   std::scoped_lock lock(mutex_);
-  const auto first = in_layouts_.lower_bound({weights.data(), std::string()});
-  if (first == in_layouts_.end() || first->first.first != weights.data()) return {};
-  if (auto next = std::next(first); next != in_layouts_.end() && next->first.first == weights.data()) return {};
+  const std::byte* data = weights.place().data();
+  const auto first = in_layouts_.lower_bound({data, std::string()});
+  if (first == in_layouts_.end() || first->first.first != data) return {};
+  if (auto next = std::next(first); next != in_layouts_.end() && next->first.first == data) return {};
   const PackedInLayout& packed = first->second;
   const auto* bytes = reinterpret_cast<const std::byte*>(packed.packed->get());
-  if (bytes == weights.data() || packed.bytes < weights.byte_count()) return {};
+  if (bytes == data || packed.bytes < weights.byte_count()) return {};
   Tensor tensor = Tensor::borrow(weights.dtype(), weights.shape(), {bytes, weights.byte_count()}, packed.packed);
   auto entry = in_layouts_.extract(first);
   entry.key().first = bytes;

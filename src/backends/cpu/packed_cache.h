@@ -44,7 +44,8 @@ class PackedCache {
   std::shared_ptr<const std::vector<float>> rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                  Count count, Write write);
   /// Weights as `write` packs them into memory of `bytes` bytes; it is called once for each `layout`, the name of the
-  /// packed form. The packed weights are not stored for later processes.
+  /// packed form, which tells it from all others that these weights can have in processes of the same
+  /// kernels::packed_form(): it is stored for later processes under that name.
   std::shared_ptr<const kernels::AlignedMemory> in_layout(const Tensor& weights, const std::string& layout,
                                                           size_t bytes, const std::function<void(char*)>& write);
   /// A tensor of the same type in the memory of the packed form, for a caller that then drops `weights`: in_layout()
@@ -77,8 +78,9 @@ class PackedCache {
   std::vector<std::pair<const void*, std::shared_ptr<kernels::ConvolutionWeights>>> convolutions_;
   std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const kernels::TiledWeights>>> tiled_;
   struct PackedInLayout {
-    size_t bytes;
-    std::shared_ptr<const kernels::AlignedMemory> packed;
+    size_t bytes = 0;
+    std::shared_ptr<const kernels::AlignedMemory> packed = {};
+    std::string made = {};  ///< as in Entry
   };
   // By the address of the weights and the layout.
   std::map<std::pair<const void*, std::string>, PackedInLayout> in_layouts_;

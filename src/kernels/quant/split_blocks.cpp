@@ -51,20 +51,20 @@ RLX_VNNI_INLINE __m512i low_byte(__m512i v) { return _mm512_srai_epi32(_mm512_sl
 /// Splits 256 numbers with the scale 2^exponent.
 RLX_VNNI void split_piece(DType format, const float* x, int exponent, Piece& to) {
   const __m512 scale = _mm512_set1_ps(std::bit_cast<float>(static_cast<uint32_t>(127 + kBits - exponent) << 23));
-  const float unit = std::bit_cast<float>(static_cast<uint32_t>(127 - kBits + exponent) << 23);
-  const __m512i most = _mm512_set1_epi32((1 << kBits) - 1), least = _mm512_set1_epi32(1 - (1 << kBits));
+  const float step = std::bit_cast<float>(static_cast<uint32_t>(127 - kBits + exponent) << 23);
+  const __m512i max = _mm512_set1_epi32((1 << kBits) - 1), min = _mm512_set1_epi32(1 - (1 << kBits));
   for (int64_t g = 0; g < kGroups; ++g) {
-    for (int64_t part = 0; part < 4; ++part) {
-      const int64_t half = part / 2, begin = format == q4_k ? 32 * kSubBlocks[g][half] : 64 * g + 32 * half;
-      const __m512 numbers = _mm512_loadu_ps(x + begin + part % 2 * 16);
+    for (int64_t quarter = 0; quarter < 4; ++quarter) {
+      const int64_t half = quarter / 2, begin = format == q4_k ? 32 * kSubBlocks[g][half] : 64 * g + 32 * half;
+      const __m512 numbers = _mm512_loadu_ps(x + begin + quarter % 2 * 16);
       __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(numbers, scale));
-      v = _mm512_max_epi32(_mm512_min_epi32(v, most), least);
+      v = _mm512_max_epi32(_mm512_min_epi32(v, max), min);
       const __m512i d0 = low_byte(v);
       v = _mm512_srai_epi32(_mm512_sub_epi32(v, d0), 8);
       const __m512i d1 = low_byte(v), d2 = _mm512_srai_epi32(_mm512_sub_epi32(v, d1), 8);
       const __m512i digits[kDigits] = {d2, d1, d0};
       for (int64_t d = 0; d < kDigits; ++d)
-        _mm_store_si128(reinterpret_cast<__m128i*>(to.digits[g][d] + 16 * part), _mm512_cvtepi32_epi8(digits[d]));
+        _mm_store_si128(reinterpret_cast<__m128i*>(to.digits[g][d] + 16 * quarter), _mm512_cvtepi32_epi8(digits[d]));
     }
     __m512i sum = _mm512_setzero_si512();
     for (int64_t d = 0; d < kDigits; ++d)
@@ -76,23 +76,23 @@ RLX_VNNI void split_piece(DType format, const float* x, int exponent, Piece& to)
     for (int half = 0; half < 2; ++half) {
       int32_t all = 0;
       for (int i = 0; i < 8; ++i) all += lanes[8 * half + i];
-      to.sums[8 + kSubBlocks[g][half]] = unit * static_cast<float>(all);
+      to.sums[8 + kSubBlocks[g][half]] = step * static_cast<float>(all);
       to.sums[kSubBlocks[g][half]] = 0;
     }
   }
-  for (int i = 0; i < 16; ++i) to.factors[i] = format == q4_k && i >= 8 ? 1 : unit;
+  for (int i = 0; i < 16; ++i) to.factors[i] = format == q4_k && i >= 8 ? 1 : step;
 }
 
 RLX_VNNI bool split_pieces(DType format, const float* x, int64_t k, Piece* to) {
   // 2^-60 to 2^60: the scale and its inverse are normal, and so are products with scales of f16.
-  constexpr uint32_t kLeast = uint32_t{127 - 60} << 23, kMost = uint32_t{127 + 60} << 23;
+  constexpr uint32_t kMin = uint32_t{127 - 60} << 23, kMax = uint32_t{127 + 60} << 23;
   for (int64_t i = 0; i < k; i += kPiece, ++to) {
     __m512i max = _mm512_setzero_si512();
     for (int64_t j = 0; j < kPiece; j += 16)
       max = _mm512_max_epu32(
           max, _mm512_and_epi32(_mm512_castps_si512(_mm512_loadu_ps(x + i + j)), _mm512_set1_epi32(0x7fffffff)));
     const uint32_t bits = _mm512_reduce_max_epu32(max);
-    if (bits != 0 && (bits < kLeast || bits >= kMost)) return false;
+    if (bits != 0 && (bits < kMin || bits >= kMax)) return false;
     split_piece(format, x + i, bits == 0 ? 0 : static_cast<int>(bits >> 23) - 126, *to);
   }
   return true;
