@@ -230,7 +230,7 @@ class LanguageModel {
     double scale = 1;
   };
   struct Options {
-    /// Caches live in the device's memory: a step moves tokens and logits alone. When they double, they go through the
+    /// Caches live in the device's memory: a step moves tokens and logits alone. When they grow, they go through the
     /// host once.
     Device device = Device::from_environment();
     int threads = 0;  ///< as SessionOptions::threads
