@@ -324,6 +324,9 @@ rlx_status rlx_profile_options(const char* path, const char* phase, char** json,
    [{"op", "name", "device", "reason"}]}. Of "coreml" it is what MLComputePlan says on Apple's systems, and a prediction
    elsewhere. All params must be bound. Fails for devices with one processor. */
 rlx_status rlx_compiled_placement(const rlx_compiled* compiled, char** json, rlx_error** error);
+/* Stores 1 if runs replay functions that the device has traced once, which "mlx" does in its mode "compiled", else 0.
+ */
+rlx_status rlx_compiled_is_compiled(const rlx_compiled* compiled, int* is_compiled, rlx_error** error);
 /* Shares the tensor, which may be freed afterwards. */
 rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor,
                                   rlx_error** error);

@@ -208,6 +208,10 @@ class CompiledGraph {
   /// Whether a donated input and the output of its name share their memory, where nothing reads the old value later. A
   /// run that fails may leave such an input partly overwritten.
   bool updates_in_place() const;
+  /// Whether runs replay functions that the device has traced once: on mlx in its mode `compiled`, where the graph is
+  /// one such function, or several with control flow between them. False where each run builds the device's graph
+  /// (mlx:lazy, mlx:eager), and on devices that trace nothing.
+  bool is_compiled() const;
   std::vector<Layer> layers() const;
   ExecutionConfig config() const;
   /// Sets how many threads a run may use, at most as many as the session has. Without this call it is the session's

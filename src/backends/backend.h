@@ -114,6 +114,8 @@ class DeviceExecutable : public Executable {
   /// Runs with tensors of the host, as HostExecutable::run does, where that is less work for the device than copies
   /// and a launch; what is donated is left alone. False, and nothing was done, for all others.
   virtual bool run_from_host(Tensors, std::span<Tensor>, const RunOptions&) { return false; }
+  /// Whether runs replay functions that the device traced once (CompiledGraph::is_compiled).
+  virtual bool is_compiled() const { return false; }
 };
 
 struct LoadOptions {

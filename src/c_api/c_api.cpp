@@ -302,6 +302,11 @@ rlx_status rlx_compiled_placement(const rlx_compiled* compiled, char** json, rlx
     result = own_text(placement_json(required(compiled, "compiled").compiled.placement()));
   });
 }
+rlx_status rlx_compiled_is_compiled(const rlx_compiled* compiled, int* is_compiled, rlx_error** error) {
+  return guarded(error, [&] {
+    required(is_compiled, "is_compiled") = required(compiled, "compiled").compiled.is_compiled() ? 1 : 0;
+  });
+}
 rlx_status rlx_compiled_set_param(rlx_compiled* compiled, const char* name, const rlx_tensor* tensor,
                                   rlx_error** error) {
   return guarded(error, [&] {

@@ -44,6 +44,18 @@ Tensor widened(const Tensor& t) {
   return wide;
 }
 
+constexpr uint64_t kNudges = 8;  // an element that is sensitive may be lucky in one
+
+/// The elements of an input of f32, in f64, each half a unit in its last place off, up or down.
+Tensor nudged(const Tensor& wide, DType dtype, uint64_t seed) {
+  if (dtype != f32) return wide;
+  const Tensor ways = random_tensor(f64, wide.shape(), kSeedOfCases + 200 + seed, -1, 1);
+  Tensor made(f64, wide.shape());
+  for (size_t i = 0; i < wide.element_count(); ++i)
+    store<double>(made, i, load<double>(wide, i) * (1 + std::copysign(0x1p-24, load<double>(ways, i))));
+  return made;
+}
+
 /// The graph with every composite decomposed, for the references of some composites compute in f64 within.
 Graph in_primitives(const Graph& g) {
   Target any;
@@ -86,17 +98,24 @@ class InF64 {
     for (const Tensor& t : inputs_) wide.push_back(widened(t));
     exact_ = interpret(change_floats(graph_, {f32}, f64), wide);
     parts_ = interpret(in_primitives(graph_), inputs_);
+    for (uint64_t draw = 0; draw < kNudges; ++draw) {
+      std::vector<Tensor> off;
+      for (size_t i = 0; i < wide.size(); ++i) off.push_back(nudged(wide[i], inputs_[i].dtype(), 100 * draw + i));
+      nudged_.push_back(interpret(change_floats(graph_, {f32}, f64), off));
+    }
     computed_ = true;
   }
   double allowed(size_t r) const {
-    const double own = std::max(own_error(wanted_[r], exact_[r]), own_error(parts_[r], exact_[r]));
+    double own = std::max(own_error(wanted_[r], exact_[r]), own_error(parts_[r], exact_[r]));
+    for (const std::vector<Tensor>& off : nudged_) own = std::max(own, own_error(off[r], exact_[r]));
     return std::min(tolerance_of(f32) + kTimesOwnError * own, kMostOfGradients);
   }
 
   const Graph& graph_;
   Tensors inputs_, wanted_;
   bool computed_ = false;
-  std::vector<Tensor> exact_, parts_;  // of f64; of f32, rounded after each primitive
+  std::vector<Tensor> exact_, parts_;        // of f64; of f32, rounded after each primitive
+  std::vector<std::vector<Tensor>> nudged_;  // of f64, from inputs that are half a unit off
 };
 
 /// `in_f64`: null where the results are held to the reference alone.

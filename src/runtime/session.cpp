@@ -294,6 +294,10 @@ bool CompiledGraph::updates_in_place() const {
   state_->compile();
   return state_->updates_in_place;
 }
+bool CompiledGraph::is_compiled() const {
+  state_->compile();
+  return state_->on_device && state_->on_device->is_compiled();
+}
 std::vector<Layer> CompiledGraph::layers() const { return layers_of(state_->graph); }
 ExecutionConfig CompiledGraph::config() const { return config_of(state_->graph, *state_->backend, state_->options); }
 void CompiledGraph::set_threads(int threads) {

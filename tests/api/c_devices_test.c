@@ -201,6 +201,15 @@ static void a_param_is_on_the_device(const char* device) {
   rlx_compiled_free(scaled);
 }
 
+static void it_tells_whether_it_is_compiled(const char* device) {
+  rlx_compiled* scaled = compiled_for(device, kScaled, NULL);
+  int is_compiled = -1;
+  OK(rlx_compiled_is_compiled(scaled, &is_compiled, &error));
+  EXPECT(is_compiled == (strcmp(device, "mlx:compiled") == 0));
+  FAILS(rlx_compiled_is_compiled(scaled, NULL, &error), RLX_INVALID_ARGUMENT, "is_compiled");
+  rlx_compiled_free(scaled);
+}
+
 static void runs_are_committed(const char* device) {
   rlx_compiled* scaled = compiled_for(device, kScaled, NULL);
   rlx_tensor *x = on_host(kCount), *w = on_host(kCount), *y = NULL;
@@ -279,6 +288,7 @@ int main(void) {
     runs_follow_one_another(kDevices[i]);
     a_donated_input_is_gone(kDevices[i]);
     a_param_is_on_the_device(kDevices[i]);
+    it_tells_whether_it_is_compiled(kDevices[i]);
     runs_are_committed(kDevices[i]);
     a_run_is_cancelled(kDevices[i]);
   }

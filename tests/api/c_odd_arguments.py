@@ -89,7 +89,7 @@ VALID = {
     "const rlx_tensor* value": "o.x", "event": "o.event", "run": "o.run", "rlx_device_tensor** result": "&made_device_tensors[0]",
     "rlx_tensor** result": "&made_tensors[0]", "rlx_device_tensor** outputs": "made_device_tensors",
     "const rlx_device_tensor* const* inputs": "there", "rlx_run** run": "&made_run", "rlx_event** event": "&made_event",
-    "memory": "&made_memory", "transfers": "&made_transfers", "nanoseconds": "1000", "int* done": "&made_done", "done_function done": "ignore_end",
+    "memory": "&made_memory", "transfers": "&made_transfers", "nanoseconds": "1000", "int* done": "&made_done", "int* is_compiled": "&made_done", "done_function done": "ignore_end",
     "rlx_compiled_set_param_on_device.tensor": "o.w_there", "rlx_export_int8.graph": "o.fake", "rlx_quantization_initial.room": "16",
     "rlx_compile_text.text": "kShifted", "rlx_compile_text.size": "strlen(kShifted)", "rlx_compile_text.names": "kShiftName",
     "rlx_compile_text.types": "kShiftType", "rlx_compile_text.values": "&shift_memory",

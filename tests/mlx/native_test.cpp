@@ -156,3 +156,54 @@ TEST_CASE("sums and means of many numbers far from zero keep their digits") {
     CHECK(std::abs(squares / 12288 - 1) < 1e-5);
   }
 }
+
+TEST_CASE("factorizations are mlx::linalg's, and have an answer where LAPACK has none") {
+  const Tensor x = Tensor::of<float>({3, 2, 2}, {4, 2, 2, 3, 1, 2, 2, 1, NAN, 1, 1, 2});  // the second is indefinite
+  for (const Device& device : test::mlx_modes()) {
+    CAPTURE(device.name());
+    Graph g("factors");
+    const Value in = g.input("x", f32, x.type().dims);
+    g.output(cholesky(in));
+    const Eigenpairs pairs = eigh(in);
+    g.output(pairs.values), g.output(pairs.vectors);
+    g.output(svd(in).s);
+    g.output(qr(in).r);
+    g.output(lu(in).permutation);
+    const Ran ran = run_on(device, g, {{"x", x}});
+    for (const char* op : {"cholesky", "eigh", "svd", "qr", "lu"}) CHECK(verdict_of(ran.report, op) == Verdict::native);
+    const auto first = [&](size_t result, std::vector<float> wanted) {
+      Shape shape = ran.results[result].shape();
+      shape[0] = 1;
+      const Tensor got = Tensor::of<float>(shape, std::span(ran.results[result].values<float>()).first(wanted.size()));
+      return difference(got, Tensor::of<float>(shape, std::span<const float>(wanted)), 1e-6);
+    };
+    const double root = std::sqrt(17.0);  // of [[4, 2], [2, 3]], by hand
+    CHECK(first(0, {2, 0, 1, std::sqrt(2.0F)}) == "");
+    CHECK(first(1, {static_cast<float>((7 - root) / 2), static_cast<float>((7 + root) / 2)}) == "");
+    CHECK(first(3, {static_cast<float>((7 + root) / 2), static_cast<float>((7 - root) / 2)}) == "");
+    CHECK(first(4, {-std::sqrt(20.0F), -14 / std::sqrt(20.0F), 0, 8 / std::sqrt(20.0F)}) == "");
+    const auto all_of = [&](size_t result, size_t matrix, auto holds) {
+      const auto values = ran.results[result].values<float>();
+      const size_t each = values.size() / 3;
+      return std::all_of(values.begin() + matrix * each, values.begin() + (matrix + 1) * each, holds);
+    };
+    const auto is_nan = [](float v) { return std::isnan(v); };
+    const auto is_number = [](float v) { return !std::isnan(v); };
+    CHECK((is_nan(ran.results[0].values<float>()[4]) && ran.results[0].values<float>()[5] == 0));
+    for (const size_t result : {1, 2, 3}) {
+      CHECK(all_of(result, 1, is_number));
+      CHECK(all_of(result, 2, is_nan));
+    }
+  }
+}
+
+TEST_CASE("a singular matrix has an inverse of infinities or NaN, which linalg::inv refuses") {
+  for (const Device& device : test::mlx_modes()) {
+    CAPTURE(device.name());
+    Graph g("singular");
+    g.output(inverse(g.input("x", f32, {2, 2})));
+    const Tensor y = run_on(device, g, {{"x", Tensor::of<float>({2, 2}, {1, 2, 2, 4})}}).results[0];
+    const auto values = y.values<float>();
+    CHECK(std::none_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }));
+  }
+}

@@ -148,3 +148,14 @@ TEST_CASE("runs that are committed are waited for, and give their results once")
     CHECK(compiled.sync_pending().empty());
   }
 }
+
+TEST_CASE("a compiled graph tells whether its runs replay what MLX traced") {
+  for (const Device& device : test::mlx_modes()) {
+    CAPTURE(device.name());
+    const CompiledGraph compiled = compiled_on(device);
+    CHECK(compiled.is_compiled() == (device.options().back() == "compiled"));
+    compiled.run(inputs_of(1));
+    CHECK(compiled.is_compiled() == (device.options().back() == "compiled"));
+  }
+  CHECK(!compiled_on(Device::cpu()).is_compiled());
+}

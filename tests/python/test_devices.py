@@ -238,6 +238,18 @@ def test_what_is_no_plugin_is_refused(tmp_path):
             rlx.load_plugin(path)
 
 
+def test_a_compiled_graph_tells_whether_its_runs_replay_a_trace(device):
+    graph = rlx.Graph.parse("""graph @double {
+  %0 = input() @"x" : f32[2, 3]
+  %1 = add(%0, %0) : f32[2, 3]
+  return %1 @"y"
+}""")
+    assert rlx.Session(device).compile(graph).is_compiled() is (device == "mlx:compiled")
+    if device.startswith("mlx"):
+        for mode in ("lazy", "eager", "compiled"):
+            assert rlx.Session(f"mlx:{mode}").compile(graph).is_compiled() is (mode == "compiled")
+
+
 def test_committed_runs_are_waited_for_by_the_next_run(device):
     graph = rlx.Graph.parse("""graph @sum {
   %0 = input() @"x" : f32[2, 3]

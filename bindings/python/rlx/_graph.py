@@ -7,7 +7,7 @@ import operator
 import os
 import struct
 import weakref
-from ctypes import byref, c_char_p, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 
 import numpy as np
 
@@ -583,6 +583,12 @@ class Compiled:
         it is what MLComputePlan says on Apple's systems, and a prediction elsewhere. All params must be bound; a device with one
         processor has none."""
         return json.loads(_native.owned_text(lib.rlx_compiled_placement, self.handle))
+
+    def is_compiled(self):
+        """Whether runs replay functions that the device has traced once, which "mlx" does in its mode "compiled"."""
+        result = c_int()
+        check(lib.rlx_compiled_is_compiled, self.handle, byref(result))
+        return bool(result.value)
 
     def report(self):
         """Where each node runs and why, as the dictionary of `rlx where --json`."""

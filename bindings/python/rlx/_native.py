@@ -301,6 +301,7 @@ _SIGNATURES = {
     "rlx_coreml_check_model_size": (c_int, [_p, POINTER(c_char_p), POINTER(_p), c_size_t, POINTER(CoremlWriteOptions), POINTER(c_uint64),
                                             POINTER(c_uint64), _err]),
     "rlx_coreml_chip": (c_int, [POINTER(_p), _err]),
+    "rlx_compiled_is_compiled": (c_int, [_p, POINTER(c_int), _err]),
     "rlx_compiled_placement": (c_int, [_p, POINTER(_p), _err]),
     "rlx_text_free": (None, [_p]),
     "rlx_mil_create": (c_int, [POINTER(MilOptions), POINTER(_p), _err]),

@@ -65,6 +65,7 @@ class Loaded {
   }
 
   const std::string& name() const { return graph_.name(); }
+  bool is_compiled() const { return context_->mode == Mode::compiled; }
 
   void bind(const std::string& name, const DeviceArgument& value) {
     auto known = signature_.find(name);
@@ -253,6 +254,7 @@ class MlxExecutable final : public DeviceExecutable {
   }
   void prepare() override { loaded_->prepare(); }
   size_t memory_bytes() const override { return loaded_->memory_bytes(); }
+  bool is_compiled() const override { return loaded_->is_compiled(); }
 
   Event launch(std::span<const DeviceArgument> inputs, std::span<const DeviceArgument> outputs,
                const LaunchOptions& options, std::span<const Event> after) override {

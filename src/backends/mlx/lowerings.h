@@ -100,6 +100,7 @@ std::optional<std::string> can_transform(const Question&);
 std::optional<std::string> can_normalize(const Question&);
 std::optional<std::string> can_attend(const Question&);
 std::optional<std::string> is_cumulated(const Question&);
+std::optional<std::string> can_factor_thin(const Question&);  ///< without `full`
 std::optional<std::string> can_multiply_packed(const Question&);
 std::optional<std::string> can_draw(const Question&);
 }  // namespace when
