@@ -16,11 +16,11 @@ namespace rlx::mlx_backend {
 /// What a lowering is handed. All types are static, of dtypes that MLX has, and all values have elements.
 struct Lowering {
   const Node& node;
-  std::vector<Type> types;             ///< of the operands
-  std::vector<mx::array> in;           ///< the operands
-  mx::Stream s;                        ///< where the operations run
-  std::vector<mx::array> packed = {};  ///< of `has_packed_weights`: the weights in MLX's form
-  bool is_written = false;             ///< to a file, which has no `contiguous`
+  const std::vector<Type>& types;        ///< of the operands
+  std::vector<mx::array> in;             ///< the operands
+  mx::Stream s;                          ///< where the operations run
+  const std::vector<mx::array>& packed;  ///< of `has_packed_weights`: the weights in MLX's form
+  bool is_written = false;               ///< to a file, which has no `contiguous`
 
   const Type& result(size_t i = 0) const { return node.types[i]; }
   mx::Shape shape(size_t i = 0) const { return carried_shape(result(i)); }

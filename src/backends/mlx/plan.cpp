@@ -75,6 +75,8 @@ class Traced {
   std::shared_ptr<int> alive_;
 };
 
+bool has_no_elements(const Type& t) { return element_count(shape_of(t.dims)) == 0; }
+
 }  // namespace
 
 void evaluate(const std::vector<mx::array>& arrays, const Context& context) {
@@ -113,6 +115,7 @@ struct Plan::Body {
   Graph graph;
   std::shared_ptr<const Context> context;
   std::vector<const Row*> rows;                // of each node; null: the host
+  std::vector<bool> are_empty, are_for_cpu;    // of each node: it has no elements; it runs on the processor's stream
   std::vector<std::vector<mx::array>> packed;  // of each node: weights in MLX's form
   std::vector<std::vector<Type>> operands;
   std::vector<size_t> begins;  // of each node: where its values stand in an Env
@@ -130,13 +133,16 @@ struct Plan::Body {
       operands.emplace_back();
       for (Ref r : node.operands) operands.back().push_back(graph.type(r));
       rows.push_back(nullptr);
+      are_empty.push_back(false), are_for_cpu.push_back(true);
       packed.emplace_back();
       if (node.op == &op::constant) leaves.back() = to_array(node.attrs.as<ConstantAttrs>().value);
       if (node.op == &op::param) leaves.back() = params(node.name);
       if (is_leaf(node)) continue;
+      are_empty.back() = !node.types.empty() && std::all_of(node.types.begin(), node.types.end(), has_no_elements);
       rows.back() = find_row({node, operands.back()});
       if (rows.back() && has_packed_weights(node.op)) packed.back() = packed_of(node, operands.back());
       if (has_packed_weights(node.op) && packed.back().empty()) rows.back() = nullptr;
+      are_for_cpu.back() = is_for_cpu(node, operands.back(), rows.back());
       const bool control = is_control(node, operands.back());
       if (steps.empty() || control || steps.back().is_control) steps.push_back({{}, control, {}, {}});
       steps.back().nodes.push_back(n);
@@ -240,9 +246,8 @@ struct Plan::Body {
     std::vector<mx::array> in;
     for (Ref r : node.operands) in.push_back(value(env, r));
     return with_node(node, [&] {
-      const mx::Stream stream = context->streams.of(is_for_cpu(node, operands[n], rows[n]));
-      const auto is_empty = [](const Type& t) { return element_count(shape_of(t.dims)) == 0; };
-      if (!node.types.empty() && std::all_of(node.types.begin(), node.types.end(), is_empty)) {
+      const mx::Stream stream = context->streams.of(are_for_cpu[n]);
+      if (are_empty[n]) {
         std::vector<mx::array> none;
         for (const Type& t : node.types) none.push_back(mx::zeros(carried_shape(t), carried_dtype(t.dtype), stream));
         return none;
