@@ -38,6 +38,14 @@ struct RowToQuantize {
   std::byte* low;  ///< where the low bytes go, as the values; null if values take one byte
 };
 
+/// Sums of rows and 32 columns, of quantized values as they are multiplied, which become those of the values.
+struct DynamicSums {
+  int32_t* sums;
+  int64_t rows;
+  const uint32_t* column_sums;  ///< 128 times these is subtracted, of values with 128 added; null: nothing is
+  const int32_t* low;  ///< of the low bytes, where `sums` are those of the high ones; null: values have one byte
+};
+
 /// Sums of some rows and columns, and where they end.
 struct DynamicTile {
   const int32_t* sums;  ///< rows are `stride` apart; up to a multiple of 16 columns may be read
@@ -170,6 +178,21 @@ void write_row_values(const RowToQuantize& row, float scale) {
   }
 }
 
+void combine_sums(const DynamicSums& s) {
+  const DBits d;
+  const hn::RebindToUnsigned<DBits> du;
+  for (int64_t j = 0; j < kTiledColumns; j += static_cast<int64_t>(hn::Lanes(d))) {
+    auto shift = hn::Zero(d);
+    if (s.column_sums) shift = hn::BitCast(d, hn::ShiftLeft<7>(hn::LoadU(du, s.column_sums + j)));
+    for (int64_t i = 0; i < s.rows; ++i) {
+      const int64_t at = i * kTiledColumns + j;
+      auto v = hn::Sub(hn::LoadU(d, s.sums + at), shift);
+      if (s.low) v = hn::Add(hn::ShiftLeft<7>(v), hn::LoadU(d, s.low + at));
+      hn::StoreU(v, d, s.sums + at);
+    }
+  }
+}
+
 void apply_dynamic_epilogue(const DynamicTile& tile, Activation activation) {
   with_activation(activation, [&](auto act) HWY_ATTR { epilogue_of_rows(tile, act); });
 }
@@ -183,6 +206,7 @@ namespace rlx::kernels {
 
 HWY_EXPORT(largest_magnitude_bits);
 HWY_EXPORT(write_row_values);
+HWY_EXPORT(combine_sums);
 HWY_EXPORT(apply_dynamic_epilogue);
 
 namespace {
@@ -269,14 +293,11 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
         multiply(values, sums);
         if (has_planes(p.w)) multiply(values + plane_bytes(p.w, p.rows), low_sums);
         const bool is_shifted = is_left_unsigned(p.w.isa);
-        for (int64_t i = 0; i < rows && (is_shifted || has_planes(p.w)); ++i)
-          for (int64_t j = 0; j < kTiledColumns; ++j) {
-            const int64_t at = i * kTiledColumns + j;
-            auto sum = static_cast<uint32_t>(sums[at]);
-            if (is_shifted) sum -= 128 * column_sums[column + j];
-            if (has_planes(p.w)) sum = 128 * sum + static_cast<uint32_t>(low_sums[at]);
-            sums[at] = static_cast<int32_t>(sum);
-          }
+        if (is_shifted || has_planes(p.w)) {
+          const DynamicSums multiplied{sums, rows, is_shifted ? column_sums + column : nullptr,
+                                       has_planes(p.w) ? low_sums : nullptr};
+          HWY_DYNAMIC_DISPATCH(combine_sums)(multiplied);
+        }
         DynamicTile t = tile_at(p, row, rows, column, columns);
         t.sums = sums, t.stride = kTiledColumns;
         HWY_DYNAMIC_DISPATCH(apply_dynamic_epilogue)(t, p.activation);
