@@ -209,8 +209,8 @@ class CompiledGraph {
   /// run that fails may leave such an input partly overwritten.
   bool updates_in_place() const;
   /// Whether runs replay functions that the device has traced once: on mlx in its mode `compiled`, where the graph is
-  /// one such function, or several with control flow between them. False where each run builds the device's graph
-  /// (mlx:lazy, mlx:eager), and on devices that trace nothing.
+  /// one such function, or several with control flow between them (what reads params alone is built in each run).
+  /// False in its other modes, and on devices that trace nothing. Compiles the graph, if that was put off.
   bool is_compiled() const;
   std::vector<Layer> layers() const;
   ExecutionConfig config() const;

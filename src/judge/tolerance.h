@@ -22,9 +22,9 @@ inline double tolerance_of(DType t) {
 /// The sums of a gradient may cancel, and two correct ways to compute it in f32 are then further apart than the
 /// tolerance. So its f32 results may instead lie within the tolerance, and this many times f32's own error, of the same
 /// graph in f64. f32's own error is how far the reference in f32 is from f64, at the worst element of the result; of
-/// the graph as it is, of the graph in primitives, and of the graph in f64 from inputs that are each half a unit in
-/// f32's last place off, the largest counts. (References add up in f64, and say nothing of sums in f32; a sum whose
-/// terms are off by that much is as far off as one that is rounded as it goes.)
+/// the graph as it is and of the graph in primitives, the larger counts. As references add up in f64, which says
+/// nothing of sums in f32, it is also, of each element by itself, how far inputs that are half a unit in f32's last
+/// place off move it in f64: what is sensitive to its inputs is so to roundings.
 inline constexpr double kTimesOwnError = 4;
 /// But never further off than this, however much a graph cancels: |x - y| <= 9e-5 (1 + |y|).
 inline constexpr double kMostOfGradients = 9e-5;

@@ -26,18 +26,29 @@ class CommittedRuns {
   void wait() {
     if (is_any_running_.load(std::memory_order_acquire)) wait_for_each();
   }
-  /// What sync_pending returns: the last run, or null, and the first error of all. Both are removed; runs stay in the
-  /// list until they have ended.
+  /// Waits for the runs so far, and removes them. Returns what sync_pending does: the last one, or null, and the error
+  /// of the first one that failed, in the order in which they were committed.
   std::pair<std::shared_ptr<PendingRun::State>, std::exception_ptr> take();
 
  private:
+  struct Committed {
+    Event event;
+    uint64_t number;  ///< in the order of commits
+  };
+  struct FirstError {
+    std::exception_ptr error;
+    uint64_t number = 0;  ///< of the run that failed
+    void include(const Committed& run);
+  };
+  static void wait_for(const std::vector<Committed>& runs);
   void wait_for_each();
   /// Removes runs that have ended. With the lock.
   void remove_ended();
   std::mutex mutex_;
-  std::vector<Event> running_;
+  std::vector<Committed> running_, taken_;  // taken_: of calls of take() that have not returned
+  uint64_t next_ = 0;
   std::shared_ptr<PendingRun::State> last_;
-  std::exception_ptr first_error_;
+  FirstError first_;  // of runs that were removed
   std::atomic<bool> is_any_running_ = false;
 };
 

@@ -510,6 +510,11 @@ class SplitHostExecutable final : public HostExecutable {
 class SplitDeviceExecutable final : public DeviceExecutable {
  public:
   explicit SplitDeviceExecutable(std::shared_ptr<LoadedSplit> loaded) : parts_{std::move(loaded)} {}
+  bool is_compiled() const override {
+    const auto& parts = parts_.loaded->parts;
+    return std::any_of(parts.begin(), parts.end(),
+                       [](const auto& p) { return p.on_device && p.on_device->is_compiled(); });
+  }
   bool bind_from_host(const std::string& name, const Tensor& value) override {
     parts_.bind(name, with_owner(value));
     return true;

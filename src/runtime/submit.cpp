@@ -343,38 +343,63 @@ PendingRun CompiledGraph::run_async(const std::vector<NamedTensor>& inputs, Grap
 }
 
 // ---- runs that the graph remembers ----
+void CommittedRuns::FirstError::include(const Committed& run) {
+  if (const std::exception_ptr e = run.event.error(); e && (!error || run.number < number))
+    error = e, number = run.number;
+}
 void CommittedRuns::remove_ended() {
-  std::erase_if(running_, [this](const Event& event) {
-    if (!event.is_done()) return false;
-    if (!first_error_) first_error_ = event.error();
+  std::erase_if(running_, [this](const Committed& run) {
+    if (!run.event.is_done()) return false;
+    first_.include(run);
     return true;
   });
-  is_any_running_.store(!running_.empty(), std::memory_order_release);
+  is_any_running_.store(!running_.empty() || !taken_.empty(), std::memory_order_release);
 }
 void CommittedRuns::add(std::shared_ptr<PendingRun::State> run) {
   std::scoped_lock lock(mutex_);
-  running_.push_back(run->event);
+  running_.push_back({run->event, next_++});
   last_ = std::move(run);
   remove_ended();
 }
+void CommittedRuns::wait_for(const std::vector<Committed>& runs) {
+  for (const Committed& run : runs) try {
+      run.event.wait();
+    } catch (...) {  // sync_pending throws it
+    }
+}
 void CommittedRuns::wait_for_each() {
   if (background_thread() > 0) return;
-  std::vector<Event> running;
+  std::vector<Committed> running;
   {
     std::scoped_lock lock(mutex_);
     running = running_;
+    running.insert(running.end(), taken_.begin(), taken_.end());
   }
-  for (const Event& event : running) try {
-      event.wait();
-    } catch (...) {  // sync_pending throws it
-    }
+  wait_for(running);
   std::scoped_lock lock(mutex_);
   remove_ended();
 }
 std::pair<std::shared_ptr<PendingRun::State>, std::exception_ptr> CommittedRuns::take() {
-  wait();
+  if (background_thread() > 0)
+    fail(ErrorCode::invalid_argument,
+         "sync_pending was called by a function that runs call when they end, on the thread ",
+         "that the runs it waits for may need; call it from another thread");
+  std::vector<Committed> taken;
+  std::shared_ptr<PendingRun::State> last;
+  FirstError first;
+  {
+    std::scoped_lock lock(mutex_);
+    taken = std::exchange(running_, {}), last = std::exchange(last_, nullptr), first = std::exchange(first_, {});
+    taken_.insert(taken_.end(), taken.begin(), taken.end());
+  }
+  wait_for(taken);
+  for (const Committed& run : taken) first.include(run);
   std::scoped_lock lock(mutex_);
-  return {std::exchange(last_, nullptr), std::exchange(first_error_, nullptr)};
+  std::erase_if(taken_, [&](const Committed& run) {
+    return std::any_of(taken.begin(), taken.end(), [&](const Committed& r) { return r.number == run.number; });
+  });
+  remove_ended();
+  return {std::move(last), first.error};
 }
 
 void CompiledGraph::commit_no_wait(const std::vector<NamedTensor>& inputs) const {

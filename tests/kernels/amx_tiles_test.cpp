@@ -203,6 +203,33 @@ TEST_CASE_FIXTURE(MatrixTiles,
       }
 }
 
+TEST_CASE_FIXTURE(MatrixTiles, "rows with a single number are its products with a row of the weights, rounded once") {
+  for (Weights weights : kEach)
+    for (int64_t m : {24, 33, 64, 79})
+      for (int64_t n : {47, 64, 97})
+        for (int64_t k : {33, 130}) {
+          Product p(m, n, k);
+          const auto is_single = [&](int64_t i) { return i % 5 == 1; };
+          const auto place = [&](int64_t i) { return i * 37 % k; };
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t q = 0; is_single(i) && q < k; ++q)
+              if (q != place(i)) p.x[static_cast<size_t>(i * k + q)] = 0;
+          for (int64_t q = 0; q < k; ++q) p.w[static_cast<size_t>(q * n + 3)] = 0;  // sums of +0, also of -x times 0
+          for (int threads : {1, 2}) {
+            std::fill(p.y.begin(), p.y.end(), 1e30f);
+            p.run(threads, weights);
+            INFO(m, " x ", k, " x ", n, ", ", threads, " threads, weights ", name_of(weights));
+            int64_t wrong = 0;
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t j = 0; is_single(i) && j < n; ++j) {
+                const auto wanted = static_cast<float>(p.sum(i, j));
+                wrong += p.at(p.y, i * n + j) != wanted || std::signbit(p.at(p.y, i * n + j)) != std::signbit(wanted);
+              }
+            CHECK(wrong == 0);
+          }
+        }
+}
+
 TEST_CASE_FIXTURE(MatrixTiles, "weights along k with what follows the sums, and rows of y that lie apart") {
   constexpr int64_t k = 130;
   for (int64_t m : {64, 81})

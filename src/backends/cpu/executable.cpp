@@ -68,7 +68,8 @@ class IdleStates {
     idle_.pop_back();
     return state;
   }
-  void give_back(std::unique_ptr<RunState> state) {
+  /// Keeps the state, unless there are many: then the caller still has it.
+  void give_back(std::unique_ptr<RunState>& state) {
     if (idle_.size() < kMaxIdleStates) idle_.push_back(std::move(state));
   }
 
@@ -196,7 +197,7 @@ class CpuExecutable final : public HostExecutable {
                            std::clamp(options.threads, 1, options_.threads), options.cancel, options.profile);
     {
       std::scoped_lock lock(mutex_);
-      instance->states->give_back(std::move(state));
+      instance->states->give_back(state);
     }
     rethrow_step_error();
     if (is_cancelled(options.cancel)) fail(ErrorCode::cancelled, "the run of '", graph_.name(), "' was cancelled");

@@ -28,8 +28,10 @@ class DynamicConvolutionStep final : public Step {
                             std::max<int64_t>(1, args.batch));
     divide();
     if (const Tensor* weights = c.bound(1)) {
-      std::string layout = text_of(int8_form(conv_.weights.isa), "convolution of groups ", args.groups, " by");
-      for (int d = 0; d < args.spatial; ++d) layout += text_of(' ', args.w_strides[d]);
+      std::string layout =
+          text_of(int8_form(conv_.weights.isa), "convolution ", args.out_channels, 'x', args.in_channels, " of groups ",
+                  args.groups, " by ", args.w_out_stride, ' ', args.w_in_stride);
+      for (int d = 0; d < args.spatial; ++d) layout += text_of(", ", args.kernel[d], " by ", args.w_strides[d]);
       packed_ = c.packed.in_layout(*weights, layout, kernels::convolution_weights_bytes(conv_), [&](char* out) {
         const kernels::AlignedMemory own = kernels::aligned_memory(kernels::convolution_packing_bytes(conv_));
         kernels::pack_convolution_weights(conv_, reinterpret_cast<const int8_t*>(weights->data()), out,

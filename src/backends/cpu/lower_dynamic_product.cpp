@@ -20,8 +20,8 @@ double int8_multiply_ns(kernels::Int8DotIsa isa) {
 }
 
 std::string int8_form(kernels::Int8DotIsa isa) {
-  constexpr int kVersion =
-      1;  // to be raised when pack_int8_weights() or pack_convolution_weights() writes anything else
+  // To be raised when pack_int8_weights() or pack_convolution_weights() writes anything else.
+  constexpr int kVersion = 1;
   return text_of("int8 ", kVersion, " for instructions ", static_cast<int>(isa), ", ");
 }
 
@@ -45,7 +45,9 @@ class DynamicProductStep final : public Step {
     if (a.has_bias) bias_ = 3;
     if (a.has_residual) residual_ = 3 + a.has_bias;
     if (const Tensor* weights = c.bound(1)) {
-      packed_ = c.packed.in_layout(*weights, text_of(int8_form(product_.w.isa), w_strides_[0], ' ', w_strides_[1]),
+      packed_ = c.packed.in_layout(*weights,
+                                   text_of(int8_form(product_.w.isa), product_.w.k, 'x', product_.w.n, " by ",
+                                           w_strides_[0], ' ', w_strides_[1]),
                                    kernels::int8_weights_bytes(product_.w),
                                    [&](char* out) { pack(reinterpret_cast<const int8_t*>(weights->data()), out); });
       product_.w.packed = packed_->get();

@@ -116,21 +116,26 @@ std::shared_ptr<const kernels::AlignedMemory> PackedCache::in_layout(const Tenso
                                                                      const std::function<void(char*)>& write) {
   const std::byte* data = weights.place().data();  // as in pack()
   std::scoped_lock lock(mutex_);
-  PackedInLayout& entry = in_layouts_[{data, layout}];
-  if (entry.packed) return entry.packed;
+  const std::pair key{data, layout};
+  if (const auto known = in_layouts_.find(key); known != in_layouts_.end()) {
+    if (known->second.bytes != bytes)
+      fail(ErrorCode::internal, "weights packed as ", layout, " have ", known->second.bytes, " bytes, wanted ", bytes);
+    return known->second.packed;
+  }
   const auto named = names_.find(data);
   std::string piece = named == names_.end() ? "" : text_of(named->second, " as ", layout);
   if (kept_ && !piece.empty())
     if (const auto kept = kept_->find(piece); bytes > 0 && kept.size() == bytes) {
-      entry = {bytes, std::make_shared<const kernels::AlignedMemory>(kernels::adopted_memory(kept, kept_))};
-      return entry.packed;
+      const PackedInLayout found{
+          bytes, std::make_shared<const kernels::AlignedMemory>(kernels::adopted_memory(kept, kept_)), {}};
+      return in_layouts_.emplace(key, found).first->second.packed;
     }
   auto memory = kernels::aligned_memory(bytes);
   write(memory.get());
   if (bytes == 0) piece.clear();
-  entry = {bytes, std::make_shared<const kernels::AlignedMemory>(std::move(memory)), std::move(piece)};
+  PackedInLayout made{bytes, std::make_shared<const kernels::AlignedMemory>(std::move(memory)), std::move(piece)};
   release_pages(weights);  // as in pack()
-  return entry.packed;
+  return in_layouts_.emplace(key, std::move(made)).first->second.packed;
 }
 
 std::optional<Tensor> PackedCache::packed_in_place_of(const Tensor& weights) {

@@ -6,6 +6,7 @@
 // are handed zeros then.
 #include <mlx/linalg.h>
 
+#include <array>
 #include <limits>
 
 #include "backends/mlx/lowerings.h"
@@ -49,7 +50,9 @@ mx::array signs_of_columns(const mx::array& v, mx::Stream s) {
 
 namespace when {
 std::optional<std::string> can_factor_thin(const Question& q) {
-  if (q.node.attrs.as<FullAttrs>().full) return "MLX has no square factors of a matrix that is not square";
+  const Dims& x = q.operands[0].dims;
+  if (q.node.attrs.as<FullAttrs>().full && x[x.size() - 2] != x.back())
+    return "MLX has no square factors of a matrix that is not square";
   return is_float(q);
 }
 }  // namespace when
@@ -79,22 +82,44 @@ Lowered lower_eigh(Lowering& l) {
   return {narrowed(l, values, 0), narrowed(l, vectors, 1)};
 }
 
-/// MLX has square u and vt.
+namespace {
+
+/// u, s and vt of min(m, n) columns and rows. MLX makes square u and vt, so that a tall matrix is factored by QR first.
+std::array<mx::array, 3> thin_svd(const mx::array& x, mx::Stream s) {
+  if (x.shape(-2) < x.shape(-1)) {
+    const auto [u, values, vt] = thin_svd(adjoint(x, s), s);
+    return {adjoint(vt, s), values, adjoint(u, s)};
+  }
+  if (x.shape(-2) == x.shape(-1)) {
+    const std::vector<mx::array> usv = mx::linalg::svd(x, true, s);
+    return {usv[0], usv[1], usv[2]};
+  }
+  const auto [q, r] = mx::linalg::qr(x, s);
+  const std::vector<mx::array> usv = mx::linalg::svd(r, true, s);
+  return {mx::matmul(q, usv[0], s), usv[1], usv[2]};
+}
+
+}  // namespace
+
 Lowered lower_svd(Lowering& l) {
   mx::array x = in_f64(l);
   const mx::array whole = is_whole(x, l.s);
   x = mx::where(whole, x, mx::array(0.0, x.dtype()), l.s);
-  const std::vector<mx::array> usv = mx::linalg::svd(x, true, l.s);
-  const mx::Shape none(x.ndim(), 0);
-  mx::array u = mx::slice(usv[0], none, l.shape(0), l.s), vt = mx::slice(usv[2], none, l.shape(2), l.s);
+  auto [u, s, vt] = thin_svd(x, l.s);
   const mx::array signs = signs_of_columns(u, l.s);
-  const mx::array s = mx::where(mx::squeeze(whole, -1, l.s), usv[1], nan_of(x), l.s);
+  s = mx::where(mx::squeeze(whole, -1, l.s), s, nan_of(x), l.s);
   u = mx::where(whole, mx::multiply(u, signs, l.s), nan_of(x), l.s);
   vt = mx::where(whole, mx::multiply(vt, adjoint(signs, l.s), l.s), nan_of(x), l.s);
   return {narrowed(l, u, 0), narrowed(l, s, 1), narrowed(l, vt, 2)};
 }
 
 Lowered lower_lu(Lowering& l) {
+  // Of a matrix without columns the permutation has elements still, and MLX divides by the size of a matrix.
+  if (l.in[0].size() == 0) {
+    const mx::array rows = mx::arange(0, l.in[0].shape(-2), 1, mx::int32, l.s);
+    return {mx::zeros(l.shape(0), l.dtype(0), l.s), mx::zeros(l.shape(1), l.dtype(1), l.s),
+            mx::astype(mx::broadcast_to(rows, l.shape(2), l.s), l.dtype(2), l.s)};
+  }
   const mx::array packed = mx::linalg::lu_factor(in_f64(l), l.s).first;
   const std::vector<mx::array> all = packed.outputs();  // the factors, the pivots, and where each row went
   return {narrowed(l, packed, 0), narrowed(l, all[1], 1), narrowed(l, mx::argsort(all[2], -1, l.s), 2)};

@@ -202,9 +202,10 @@ void forget_if_torn(std::shared_ptr<GraphState>& caches, int64_t& capacity, bool
 
 }  // namespace
 
-/// A state of its own, with room for more than `total` tokens. The caches grow by a factor, so that a token is copied a
-/// few times at most, and tensor by tensor, so that there is no second cache meanwhile. They never are full: what
-/// attention reads is a part of them, in one form.
+/// A state of its own, with room for more than `total` tokens. Where caches are in the host's memory, long ones grow by
+/// a sixteenth, tensor by tensor, so that little memory is unused and there is no second cache meanwhile; a token is
+/// then copied 17 times on average. On a device with memory of its own they double, as each growth takes all of them
+/// through the host. They never are full: what attention reads is a part of them, in one form.
 void LanguageModel::Sequence::reserve(int64_t total) {
   const LanguageModelConfig& config = model_->config;
   // A recurrence begins with zeros; what an earlier text has left there would count.
@@ -214,7 +215,8 @@ void LanguageModel::Sequence::reserve(int64_t total) {
     return;
   }
   int64_t capacity = std::max(capacity_, kFirstCapacity / 2);
-  while (capacity <= total) capacity += capacity < kDoubledCapacity ? capacity : capacity / 16;
+  const bool doubles = caches_ && caches_->impl().backend->memory();
+  while (capacity <= total) capacity += doubles || capacity < kDoubledCapacity ? capacity : capacity / 16;
   capacity = std::min(capacity, std::max(model_->context, total) + 1);
   Bindings extents;
   if (config.has_attention()) extents = {{"capacity", capacity}};

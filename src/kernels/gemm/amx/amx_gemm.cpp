@@ -27,13 +27,13 @@ bool has_single(const int32_t (&singles)[2 * kTileRows]) {
   return std::any_of(std::begin(singles), std::end(singles), [](int32_t at) { return at >= 0; });
 }
 
-/// sums[i] = x * (element p along k of row `first` + i), of `count` rows.
+/// sums[i] = x * (element p along k of row `first` + i), of `count` rows that are not in pairs: bf16 is packed in pairs
+/// beside bf16 alone, whose rows have no `singles`.
 void multiply_rows_at(const TileSource& s, int64_t p, float x, int64_t first, int64_t count, float* sums) {
   // A sum begins with 0, so that it is never -0.
   const auto multiply = [&](const auto* from) {
-    const int64_t stride = s.pairs ? 2 * s.row_stride : s.row_stride;
-    from += (s.pairs ? p / 2 * s.k_stride * 2 + p % 2 : p * s.k_stride) + first * stride;
-    for (int64_t i = 0; i < count; ++i) sums[i] = x * to_f32(from[i * stride]) + 0.0f;
+    from += p * s.k_stride + first * s.row_stride;
+    for (int64_t i = 0; i < count; ++i) sums[i] = x * to_f32(from[i * s.row_stride]) + 0.0f;
   };
   if (s.dtype == bf16) multiply(static_cast<const BF16*>(s.data));
   else if (s.dtype == f16) multiply(static_cast<const F16*>(s.data));

@@ -30,8 +30,8 @@ class TiledProduct {
   void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
 
  private:
-  /// What packing finds in 32 rows or columns: their minimum magnitude (tiles.h) and, in the rows of x alone, where
-  /// rows have their only number (TileSource::singles; -1: no such row).
+  /// What packing finds in 32 rows or columns: their minimum magnitude (tiles.h) and, of rows of x, where rows have
+  /// their only number (TileSource::singles), which counts only with `has_singles`.
   struct Values {
     float min_magnitude = std::numeric_limits<float>::infinity();
     bool has_singles = false;
@@ -83,8 +83,8 @@ class TiledProduct {
   void multiply_columns(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept;
   void multiply_splitting(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept;
   ColumnBlock column_block(const BlockProduct& b, int64_t block) const;
-  /// Applies the epilogue to a block's sums and writes y, for rows and columns of these values. First computes the sums
-  /// by multiply-adds if these values are out of split range, else those of rows with only one number.
+  /// Applies the epilogue to a block's sums and writes y. Before that, if the values are out of split range, all sums
+  /// are computed by multiply-adds; else those of rows with only one number are computed by multiplications.
   void store_output(const BlockProduct& b, const OutputBlock& out, const Values& rows, float column_min,
                     char* slot) const noexcept;
   /// The sums of the rows with only one number: each is its product with one row of the right operand.

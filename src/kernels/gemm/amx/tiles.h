@@ -60,10 +60,10 @@ struct TileSource {
   int64_t row_stride = 1, k_stride = 1;
   DType dtype = f32;
   bool pairs = false;
-  /// Of f32, if it is not null: packing writes here, for each of the 16 rows, the position along k of its only element
-  /// that is not 0, and -1 for a row with none or several. Each product of such a row is a whole sum, which a
-  /// multiplication rounds once, by 2^-24 of it at most, and of which three terms lose up to 2^-23: see
-  /// multiply_singles().
+  /// If it is not null, packing of f32 in three terms writes here, for each of the 16 rows, the position along k of its
+  /// only element that is not 0, and -1 for a row with none or several; other forms and dtypes write nothing. Each
+  /// product of such a row is a whole sum, which a multiplication rounds once, by 2^-24 of it at most, and of which
+  /// three terms lose up to 2^-23.
   int32_t* singles = nullptr;
 };
 
