@@ -70,7 +70,7 @@ class Function(unittest.TestCase):
             open_shape = rlx("convert", MODELS / "mlp.rlx", "--params", MODELS / "mlp.safetensors", "-o", path)
             self.assertEqual(open_shape.returncode, 1)
             self.assertIn("fixed extents", open_shape.stderr)
-            graph.write_text('rlx 1\ngraph @g {\n  %0 = input() @"x" : f32[4, 4]\n  %1 = cholesky(%0) @"factor" : f32[4, 4]\n  return %1 @"y"\n}\n', encoding="utf-8")
+            graph.write_text('rlx 1\ngraph @g {\n  %0 = input() @"x" : f32[4, 4]\n  %1 = inverse(%0) @"factor" : f32[4, 4]\n  return %1 @"y"\n}\n', encoding="utf-8")
             looping = rlx("convert", graph, "-o", path)
             self.assertEqual(looping.returncode, 1)
             self.assertIn("'scan' of 'factor'", looping.stderr)
