@@ -20,7 +20,7 @@ namespace {
 /// Why samples are refused, and how many for each reason. Factorizations and transforms decompose into loops and tables
 /// that are made for a size; the channels of a convolution are numbers in every model.
 const std::map<std::string, size_t> kRefusedOpen = {{"is for a given size", 75},
-                                                    {"the features of a convolution must be numbers", 17},
+                                                    {"the features of a convolution must be numbers", 18},
                                                     {"dims of a convolution's weights must be numbers", 1},
                                                     {"is made of others only if that is a number", 6},
                                                     {"is smaller is not known", 1}};

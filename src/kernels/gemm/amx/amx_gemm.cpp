@@ -4,7 +4,6 @@
 #include "kernels/gemm/amx/amx_gemm.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/rounded_up.h"
@@ -14,7 +13,6 @@ namespace rlx::kernels {
 namespace {
 
 constexpr int64_t kBlockRows = 2 * kTileRows;  // rows that multiply_tiles() multiplies at a time
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kSumsBytes = kBlockRows * kTiledColumns * 4;
 // The fp32 fallback computes whole panels, and a block of 32 columns can reach into two of them.
 constexpr int64_t kFallbackSumsBytes = kBlockRows * 2 * PanelLayout::kVectors * kTileRows * 4;
