@@ -16,8 +16,8 @@ struct GraphState::Impl {
   mutable std::mutex mutex = {};  // guards what follows, through whole runs of the caller's own thread
   std::vector<std::shared_ptr<TensorOnDevice>> tensors = {};  // in the order of `entries`
   std::string torn = {};                                      // why
-  /// Its owner needs it no more: where the host computes, CompiledGraph::resized_state frees each of its tensors when the
-  /// new one has the elements, so that there is never memory for two whole states. It is torn then.
+  /// Its owner needs it no more: where the host computes, CompiledGraph::resized_state frees each of its tensors when
+  /// the new one has the elements, so that there is never memory for two whole states. It is torn then.
   bool is_given_up = false;
   // Of the graph that it ran with last.
   uint64_t fitted = 0;                // its number
