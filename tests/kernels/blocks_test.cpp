@@ -72,6 +72,25 @@ void for_each_format(F f) {
     if (const auto t = static_cast<DType>(i); is_block(t) || t == f16 || t == bf16) f(t);
 }
 
+/// The worst error of a product, over the bound of f32 sums of k terms: 4 sqrt(k) 2^-24 of the sum of magnitudes.
+double worst_of_bound(const Blocks& w, const float* x, int64_t rows, int64_t columns, int64_t k,
+                      const std::vector<float>& y) {
+  double worst = 0;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < columns; ++j) {
+      double sum = 0, magnitude = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        const double term =
+            static_cast<double>(x[r * k + i]) * static_cast<double>(w.elements[static_cast<size_t>(j * k + i)]);
+        sum += term, magnitude += std::abs(term);
+      }
+      const double bound = 4 * std::sqrt(static_cast<double>(k)) * 0x1p-24 * magnitude;
+      const double error = std::abs(static_cast<double>(y[static_cast<size_t>(r * columns + j)]) - sum);
+      worst = std::max(worst, error / std::max(bound, 1e-30));
+    }
+  return worst;
+}
+
 }  // namespace
 
 TEST_CASE("blocks: every format, and halves, are decoded as by scalar decoders, bit by bit") {
@@ -111,19 +130,7 @@ TEST_CASE("blocks: products of one to eight rows are within the bound of f32 sum
           p.format = format, p.w = w.bytes.data(), p.k = k, p.rows = rows, p.x = xs, p.x_stride = k;
           p.y = y.data(), p.y_stride = columns;
           multiply_block_weights(p, 0, columns);
-          double worst = 0;
-          for (int64_t r = 0; r < rows; ++r)
-            for (int64_t j = 0; j < columns; ++j) {
-              double sum = 0, magnitude = 0;
-              for (int64_t i = 0; i < k; ++i) {
-                const double term = static_cast<double>(xs[r * k + i]) *
-                                    static_cast<double>(w.elements[static_cast<size_t>(j * k + i)]);
-                sum += term, magnitude += std::abs(term);
-              }
-              const double bound = 4 * std::sqrt(static_cast<double>(k)) * 0x1p-24 * magnitude;
-              const double error = std::abs(static_cast<double>(y[static_cast<size_t>(r * columns + j)]) - sum);
-              worst = std::max(worst, error / std::max(bound, 1e-30));
-            }
+          const double worst = worst_of_bound(w, xs, rows, columns, k, y);
           INFO(std::string(name_of(format)), ", k ", k, ", ", rows, " rows");
           CHECK(worst <= 1);
         }
@@ -149,19 +156,7 @@ TEST_CASE("blocks: the bound of f32 sums holds beside numbers of very different 
           p.format = format, p.w = w.bytes.data(), p.k = k, p.rows = rows, p.x = x.data(), p.x_stride = k;
           p.y = y.data(), p.y_stride = kColumns;
           multiply_block_weights(p, 0, kColumns);
-          double worst = 0;
-          for (int64_t r = 0; r < rows; ++r)
-            for (int64_t j = 0; j < kColumns; ++j) {
-              double sum = 0, magnitude = 0;
-              for (int64_t i = 0; i < k; ++i) {
-                const double term = static_cast<double>(x[static_cast<size_t>(r * k + i)]) *
-                                    static_cast<double>(w.elements[static_cast<size_t>(j * k + i)]);
-                sum += term, magnitude += std::abs(term);
-              }
-              const double bound = 4 * std::sqrt(static_cast<double>(k)) * 0x1p-24 * magnitude;
-              const double error = std::abs(static_cast<double>(y[static_cast<size_t>(r * kColumns + j)]) - sum);
-              worst = std::max(worst, error / std::max(bound, 1e-30));
-            }
+          const double worst = worst_of_bound(w, x.data(), rows, kColumns, k, y);
           INFO(std::string(name_of(format)), ", k ", k, ", ", rows, " rows");
           CHECK(worst <= 1);
         }
