@@ -9,11 +9,11 @@ tokens and, of the attention's values and the second products of the feed-forwar
 
 `run` prints one table. Its rows are a kind of weights, a number of threads and a task:
 
-    decode 128        one more token behind 128
+    decode 128        one more token behind 128 (of 16 or 17, the mean, by the other programs)
     prefill 128, 512  a prompt of so many tokens
 
-and its columns the milliseconds of each program, the least of all rounds; "ratio", RLX's over llama.cpp's; and of decoding "limit": what the file's
-bytes and the cache's take at the bandwidth that bench/limits measures in the same rounds (64 MiB arrays; --gbs GIVEN takes another figure), with the
+and its columns the milliseconds of each program, the least of all rounds; "RLX / NAME", its ratio to each other program; and of decoding the limit: what the file's
+bytes and the cache's take at the bandwidth that bench/limits measures in the same rounds (64 MiB arrays, which fit the cache of some processors: --gbs GIVEN takes another figure), with the
 part of that bandwidth that RLX has. Wall time counts: nothing else may run. Programs take turns in each round, in an order that goes round.
 
 RLX runs three times: by default (f32), with `--accuracy row_relative` and with `--compute bf16`; llama.cpp rounds activations to 8 bits beside

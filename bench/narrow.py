@@ -5,7 +5,7 @@
 
 Three lines for each network and number of threads, and on each RLX's `--compute` beside what peers have of that kind:
 
-    f32    ONNX Runtime, the same after its optimizer for transformers, OpenVINO told to use f32, PyTorch
+    f32    ONNX Runtime (the faster of its model as it is and after its optimizer for transformers), OpenVINO told to use f32, PyTorch
     bf16   OpenVINO as it is by default, PyTorch's autocast (ONNX Runtime has no bf16 products for x86-64)
     int8   ONNX Runtime's quantize_dynamic, NNCF's quantize for OpenVINO, PyTorch's quantized layers
 

@@ -19,7 +19,7 @@ namespace rlx {
 /// Runs that CompiledGraph::commit_no_wait began.
 class CommittedRuns {
  public:
-  /// The run must not keep the graph, which keeps this list.
+  /// `run->graph` is null: the graph owns this list, and a run that owned the graph would keep both for ever.
   void add(std::shared_ptr<PendingRun::State> run);
   /// Waits until all have ended, and ignores their errors. Returns at once on a thread that runs are given to: runs
   /// that have not begun may be waiting for this thread.
@@ -27,7 +27,8 @@ class CommittedRuns {
     if (is_any_running_.load(std::memory_order_acquire)) wait_for_each();
   }
   /// Waits for the runs so far, and removes them. Returns what sync_pending does: the last one, or null, and the error
-  /// of the first one that failed, in the order in which they were committed.
+  /// of the first one that failed, in the order in which they were committed. Throws invalid_argument where wait()
+  /// returns at once.
   std::pair<std::shared_ptr<PendingRun::State>, std::exception_ptr> take();
 
  private:

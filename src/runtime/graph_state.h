@@ -15,7 +15,7 @@ struct GraphState::Impl {
 
   mutable std::mutex mutex = {};  // guards what follows, through whole runs of the caller's own thread
   std::vector<std::shared_ptr<TensorOnDevice>> tensors = {};  // in the order of `entries`
-  std::string torn = {};                                      // why
+  std::string torn = {};                                      // why the values cannot be read; empty: they can
   /// Its owner needs it no more: where the host computes, CompiledGraph::resized_state frees each of its tensors when
   /// the new one has the elements, so that there is never memory for two whole states. It is torn then.
   bool is_given_up = false;

@@ -43,14 +43,15 @@ class PackedCache {
   using Write = void (*)(const kernels::ConvolutionArgs&, float*) noexcept;
   std::shared_ptr<const std::vector<float>> rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                  Count count, Write write);
-  /// Weights as `write` packs them into memory of `bytes` bytes; it is called once for each `layout`, the name of the
-  /// packed form, which tells it from all others that these weights can have in processes of the same
-  /// kernels::packed_form(): it is stored for later processes under that name.
+  /// Weights as `write` packs them into memory of `bytes` bytes; it is called once for each `layout`, and not at all if
+  /// an earlier process has stored that. `layout` is the name of the packed form, which tells it from all others that
+  /// these weights can have in processes of the same kernels::packed_form(): it is stored for later processes under
+  /// that name.
   std::shared_ptr<const kernels::AlignedMemory> in_layout(const Tensor& weights, const std::string& layout,
                                                           size_t bytes, const std::function<void(char*)>& write);
   /// A tensor of the same type in the memory of the packed form, for a caller that then drops `weights`: in_layout()
-  /// takes it in their place, and nothing else may read it, as its elements are in another order. Null if the weights
-  /// are not packed, or in several layouts.
+  /// takes it in their place, and nothing else may read it, as its elements are in another order. Empty if the weights
+  /// are not packed, are in several layouts, are that memory already, or have more bytes than the packed form.
   std::optional<Tensor> packed_in_place_of(const Tensor& weights);
   size_t bytes() const;
   /// How often weights of products were packed that were packed in another form already: a kernel for more rows, or

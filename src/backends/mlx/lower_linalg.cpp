@@ -15,7 +15,7 @@
 namespace rlx::mlx_backend {
 namespace {
 
-constexpr double kLeadingShare = 0.45;  // docs/ir.md: a column's first component of this share has its phase
+constexpr double kLeadingShare = 0.45;  // kLeadingShare of ops/linalg/linalg_rules.h
 
 mx::array in_f64(Lowering& l) { return mx::astype(l.in[0], mx::float64, l.s); }
 mx::array adjoint(const mx::array& x, mx::Stream s) { return mx::swapaxes(x, -1, -2, s); }

@@ -13,7 +13,8 @@
 
 namespace rlx::mlx_backend {
 
-/// What a lowering is handed. All types are static, of dtypes that MLX has, and all values have elements.
+/// What a lowering is handed. All types are static and, but for weights in `packed`, of dtypes that MLX has. A result
+/// has elements; operands and other results may have none.
 struct Lowering {
   const Node& node;
   const std::vector<Type>& types;        ///< of the operands
@@ -46,8 +47,8 @@ struct Row {
   Lowered (*lower)(Lowering&);
 };
 std::span<const Row> rows();
-/// The row that takes the node; null if none does. `why` is then the dtype that MLX lacks, or the refusal of the last
-/// row that was asked.
+/// The row that takes the node; null if none does. `why` is then the dtype that MLX lacks, the refusal of the last row
+/// that was asked, or that no row has the op.
 const Row* find_row(const Question&, std::string* why = nullptr);
 /// Control flow, which needs no row: the host decides, and MLX runs the bodies. A scan with an operand or result whose
 /// elements are smaller than a byte is not control flow: its reference runs.
@@ -100,7 +101,7 @@ std::optional<std::string> can_transform(const Question&);
 std::optional<std::string> can_normalize(const Question&);
 std::optional<std::string> can_attend(const Question&);
 std::optional<std::string> is_cumulated(const Question&);
-std::optional<std::string> can_factor_thin(const Question&);  ///< without `full`
+std::optional<std::string> can_factor_thin(const Question&);  ///< `full` of square matrices alone
 std::optional<std::string> can_multiply_packed(const Question&);
 std::optional<std::string> can_draw(const Question&);
 }  // namespace when

@@ -32,8 +32,9 @@ std::vector<std::string> random_texts(size_t count);
 using Prepare = std::string (*)(const std::string&);
 /// The text in normal form C.
 std::string composed(const std::string& text);
-/// Precompiled of the package tokenizers gives a character with its marks what the table has for the character alone;
-/// SentencePiece and llama.cpp look at each by itself. Two of the characters of random_texts() are such marks.
+/// The text without two marks that random_texts() has, U+20DD and U+0903. The package tokenizers' Precompiled gives a
+/// character with its marks what the table has for the character alone;
+/// SentencePiece and llama.cpp look at each by itself.
 std::string without_marks(const std::string& text);
 
 struct Added {
@@ -119,8 +120,8 @@ Around around_of(const Tokenizer& tokenizer);
 std::string shown(const std::string& text);
 std::string shown(const std::vector<int32_t>& ids);
 
-/// The first text of which the two make other tokens; empty if there is none. What decides is asked for first: texts of
-/// several sorts, then texts that all tokens come in.
+/// A message with the first text of which the two make other tokens, and the tokens; empty if there is none. Texts that
+/// tell most come first: written ones, random ones, then those that all tokens come in.
 std::string first_difference(const Source& source, const Tokenizer& made, Prepare prepare);
 
 /// What is said of added tokens whose surroundings GGUF has no word for.

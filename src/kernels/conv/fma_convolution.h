@@ -1,7 +1,7 @@
 // f32 convolutions by multiply-adds, with sums in registers: a few pixels by a few vectors of output channels. Weights
 // are packed once, panel by panel. The pixels that a task reads are copied to scratch memory, padding included, unless
 // the channels are contiguous in x and no tap reads padding. Neighbours: gemm/fma, matrix products;
-// amx_convolution.h, the same on matrix tiles; onednn_convolution.h, convolutions whose weights are not constant.
+// amx_convolution.h, the same on matrix tiles; onednn_convolution.h, what this class does not support.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Products of many rows with weights in block formats, f16 or bf16, by matrix tiles of bf16 terms (gemm/amx/tiles.h).
-// The rows of x are packed once for all columns. Weights are decoded and packed in pieces of 128 columns, which stay in
-// the second-level cache while all rows use them. bf16 weights are one term and are read without packing: beside f32 x
-// they take 3 products of terms, not 6. Beside bf16 x all weights are rounded to one term: they take 1 product.
-// Neighbour: blocks.h, for few rows.
+// Up to 512 rows of x, a group, are packed at a time. For each group weights are decoded and packed in strips of 128
+// columns and chunks of 1024 along k, which stay in the second-level cache while the group uses them. bf16 weights are
+// one term and are read without packing: beside f32 x they take 3 products of terms, not 6. Beside bf16 x all weights
+// are rounded to one term: they take 1 product. Neighbour: blocks.h, for few rows.
 #pragma once
 
 #include "kernels/gemm/amx/tiles.h"

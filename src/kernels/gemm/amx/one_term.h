@@ -7,7 +7,7 @@
 namespace rlx::kernels {
 
 /// As multiply_bf16_tiles() with the 32 columns packed at `right` in three terms: three products a step, whose sum is
-/// that of the six of multiply_tiles(), as the other terms of a bf16 are 0.
+/// that of the six of multiply_tiles(), but for the order of roundings, as the other terms of a bf16 are 0.
 void multiply_one_by_three_terms(int64_t steps, const TileRows& upper, const TileRows& lower, const char* right,
                                  float* sums, int64_t stride) noexcept;
 /// As min_magnitude_of(), for rows whose right operand has three terms: it also returns 0 if a number is not finite or

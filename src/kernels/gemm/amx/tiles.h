@@ -7,7 +7,7 @@
 // 2^-22 at most. Six products of tiles still take less than half the time of f32 multiply-adds (Henry, Tang, Heinecke,
 // "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019). f16 is
 // high + middle, with all four products. A tile adds 32 products before it adds them to the sums, so that sums are
-// rounded a sixth as often as by multiply-adds.
+// rounded 6, 4 or 1 times (three terms, two, one) for 32 elements of k, and by multiply-adds 32 times.
 #pragma once
 
 #include <cstdint>
@@ -91,7 +91,7 @@ inline bool split_bf16_suffices(float left_min, float right_min) {
 /// largest term first. The right operand's column tiles are interleaved in pairs (first, second, of each term): `out`
 /// is where the first or the second of the pair begins. Returns the minimum magnitude of the numbers that are not 0,
 /// infinity if there are none, and 0 if a number is out of split range: below kMinSplitMagnitude or, unless the form is
-/// one, not finite or at least 2^62; or as PackedRowStrides::few_numbers says.
+/// one, not finite or at least 2^62.
 float pack_left_tiles(const TileSource& from, int64_t rows, int64_t k, TileForm form, char* out) noexcept;
 float pack_right_tiles(const TileSource& from, int64_t rows, int64_t k, TileForm form, char* out) noexcept;
 
@@ -103,6 +103,7 @@ struct PackedRowStrides {
   /// range, for the reason of TileSource::singles; 0: never.
   int64_t few_numbers = 0;
 };
+/// Returns 0 by `few_numbers`, too.
 float pack_left_rows(const TileSource& from, int64_t rows, int64_t k, char* out,
                      const PackedRowStrides& strides) noexcept;
 
