@@ -13,8 +13,8 @@ tokens and, of the attention's values and the second products of the feed-forwar
     prefill 128, 512  a prompt of so many tokens
 
 and its columns the milliseconds of each program, the least of all rounds; "RLX / NAME", its ratio to each other program; and of decoding the limit: what the file's
-bytes and the cache's take at the bandwidth that bench/limits measures in the same rounds (64 MiB arrays, which fit the cache of some processors: --gbs GIVEN takes another figure), with the
-part of that bandwidth that RLX has. Wall time counts: nothing else may run. Programs take turns in each round, in an order that goes round.
+bytes and the cache's take at the bandwidth that bench/limits measures in the same rounds, of an array of 1 GiB, which no cache holds (--gbs GIVEN takes another
+figure), with the part of that bandwidth that RLX has. Wall time counts: nothing else may run. Programs take turns in each round, in an order that goes round.
 
 RLX runs three times: by default (f32), with `--accuracy row_relative` and with `--compute bf16`; llama.cpp rounds activations to 8 bits beside
 packed weights. "llama.cpp" is the wheel of the package xllamacpp, a build for AVX2 and without matrix tiles; programs given by --llama-bench are
@@ -194,7 +194,7 @@ def child(package, file, threads, runs):
 # ---- the table ----
 
 def bandwidth(limits, threads):
-    done = subprocess.run([str(limits), str(threads)], capture_output=True, text=True, check=True)
+    done = subprocess.run([str(limits), str(threads), "1024"], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["read_gbs"]
 
 

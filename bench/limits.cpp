@@ -1,14 +1,16 @@
 // What this machine can do at most: multiply-adds of f32 in registers, and bytes through memory. `bench/yardstick`
 // compares with these. One JSON line:
 //
-//   limits [THREADS]
+//   limits [THREADS [MIB]]
 //
 // Each figure comes from many pieces of a millisecond and less, begun together on all threads behind a barrier: the
 // best piece is the machine's limit even if other programs share it; how far the median lies below says how much they
 // do. Bandwidth is that of the best tenth, as single pieces may lie in a cache. triad: a = b + 3 c with stores that
-// bypass the caches, three times the bytes of an array; read: a sum, of four places at once. Arrays are as large as the
-// largest operand of a case, 64 MiB, and in large pages, as the library's are: what of one stays in a shared cache from
-// run to run stays there here too, and one stream in small pages is slower than any kernel has to be.
+// bypass the caches, three times the bytes of an array; read: a sum, of four places at once. Arrays have MIB mebibytes,
+// by default 64, as much as the largest operand of the yardstick's cases, and are in large pages, as the library's are:
+// what of one stays in a shared cache from run to run stays there here too, and one stream in small pages is slower
+// than any kernel has to be. With the size of a language model's weights it is memory that is measured: then nothing is
+// read twice.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -126,17 +128,20 @@ std::vector<double> seconds_of(int threads, Work work) {
   return pieces;
 }
 
-int measure(int threads) {
-  constexpr int64_t kRounds = 20000, kArray = int64_t{16} << 20, kPiece = int64_t{512} << 10;  // floats
+int measure(int threads, int64_t mebibytes) {
+  constexpr int64_t kRounds = 20000, kPiece = int64_t{512} << 10;  // floats
+  const int64_t array_size = mebibytes << 18;                      // floats
   std::vector<float*> arrays;
   for (int i = 0; i < 3; ++i) {
-    auto* array = static_cast<float*>(std::aligned_alloc(size_t{2} << 20, kArray * sizeof(float)));
-    if (!array) return std::fprintf(stderr, "limits: no memory for 3 arrays of %lld floats\n", (long long)kArray), 1;
-    prefer_large_pages(array, kArray * sizeof(float));
-    std::fill(array, array + kArray, static_cast<float>(i));
+    auto* array =
+        static_cast<float*>(std::aligned_alloc(size_t{2} << 20, static_cast<size_t>(array_size) * sizeof(float)));
+    if (!array)
+      return std::fprintf(stderr, "limits: no memory for 3 arrays of %lld floats\n", (long long)array_size), 1;
+    prefer_large_pages(array, static_cast<size_t>(array_size) * sizeof(float));
+    std::fill(array, array + array_size, static_cast<float>(i));
     arrays.push_back(array);
   }
-  auto at = [&](int thread, int piece) { return (int64_t{piece} * threads + thread) * kPiece % kArray; };
+  auto at = [&](int thread, int piece) { return (int64_t{piece} * threads + thread) * kPiece % array_size; };
   const auto fma = seconds_of(threads, [&](int thread, int) {
     sink = HWY_DYNAMIC_DISPATCH(multiply_adds)(kRounds, 1.0f + static_cast<float>(thread));
   });
@@ -162,7 +167,10 @@ int measure(int threads) {
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
-  if (threads < 1 || threads > 256) return std::fprintf(stderr, "limits [THREADS]: 1 to 256, not '%s'\n", argv[1]), 2;
-  return rlx::bench::measure(threads);
+  if (threads < 1 || threads > 256) return std::fprintf(stderr, "limits: THREADS is 1 to 256, not '%s'\n", argv[1]), 2;
+  const int mebibytes = argc > 2 ? std::atoi(argv[2]) : 64;
+  if (mebibytes < 2 || mebibytes > 65536 || mebibytes % 2 != 0)  // a piece has 2
+    return std::fprintf(stderr, "limits: MIB is an even number from 2 to 65536, not '%s'\n", argv[2]), 2;
+  return rlx::bench::measure(threads, mebibytes);
 }
 #endif  // HWY_ONCE
