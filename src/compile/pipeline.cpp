@@ -51,14 +51,20 @@ Graph rounding(const Graph& g, const Target&, const CompileOptions& options) {
   Rounding where = options.rounding;
   return with_bodies(g, [&](const Graph& body) { return kPass(body, where); });
 }
+/// The float that takes the place of f32, f32 itself if none does. Beside integers it is what the target is fast in.
+DType float_in_place_of_f32(const CompileOptions& options, const Target& target) {
+  const DType computed = computed_in(options, target);
+  return computed == i8 ? target.fast_float : computed;
+}
 Graph widen_regions_for(const Graph& g, const Target& target, const CompileOptions& options) {
-  const DType narrow = computed_in(options, target);
-  const bool may = options.rounding == Rounding::relaxed || narrow == f16 || narrow == bf16;
+  const bool may = options.rounding == Rounding::relaxed || float_in_place_of_f32(options, target) != f32;
   return may ? with_bodies(g, widen_regions) : g;
 }
 Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOptions& options) {
-  const DType narrow = computed_in(options, target);
-  return narrow == f16 || narrow == bf16 ? in_mixed_precision(g, narrow, MixedFor::inference) : g;
+  const DType low = float_in_place_of_f32(options, target);
+  if (low == f32) return g;
+  return in_mixed_precision(g, low,
+                            options.compute == Compute::as_i8 ? MixedFor::beside_integers : MixedFor::inference);
 }
 Graph quantize_products_for(const Graph& g, const Target& target, const CompileOptions& options) {
   if (options.compute != Compute::as_i8) return g;
@@ -105,8 +111,8 @@ const SharedPass kBefore[] = {
     {"fuse_convolution", fuse_convolution_for},    // as fuse_matmul, and with the norms that only scale
     {"fuse_matmul", rounding<fuse_matmul>},        // a sum is free in a product ...
     {"fuse_residual_norm", rounding<fuse_residual_norm>},  // ... so norms get those that no product took
-    {"mixed_precision", mixed_precision_for},      // if less than f32 was asked for: what is fused is rounded once
-    {"quantize_products", quantize_products_for},  // the same in integers: what is fused is in one epilogue
+    {"quantize_products", quantize_products_for},  // if integers were asked for: what is fused is in one epilogue
+    {"mixed_precision", mixed_precision_for},      // less than f32, or what is beside integers: fused, rounded once
     {"sums_in_f64", sums_in_f64_for},              // if exact sums were asked for: what is fused is rounded once
 };
 
@@ -263,7 +269,9 @@ Pipelined run_pipeline(const Graph& g, const Target& whole, const CompileOptions
   verify(g);
   Pipelined result = Runner(g, options, trace).run(g, target);
   if (const DType narrow = computed_in(options, target); narrow != f32)
-    result.report.target += narrow == i8 ? ", f32 computed in int8" : text_of(", f32 computed in ", narrow);
+    result.report.target += narrow != i8               ? text_of(", f32 computed in ", narrow)
+                            : target.fast_float == f32 ? ", f32 computed in int8"
+                                                       : text_of(", f32 computed in int8 and ", target.fast_float);
   if (is_narrowed) result.report.target += ", 64 bits narrowed to 32";
   if (is_logged(LogLevel::debug) && !trace.is_silent)
     log_message(LogLevel::debug, "'", g.name(), "' for ", result.report.target, "\n", result.report.table());

@@ -1,5 +1,5 @@
 // Mixed precision; see the header. The classes are those of PyTorch's autocast (torch.amp, "autocast op reference"),
-// where our op has a counterpart; what has none and is not element-wise stays in f32.
+// where our op has a counterpart and no reason stands beside it; what has none and is not element-wise stays in f32.
 #include "passes/mixed_precision.h"
 
 #include <algorithm>
@@ -16,26 +16,33 @@ namespace {
 
 struct PrecisionOfOp {
   std::string_view op;
-  OpPrecision precision;
+  OpPrecision inference;
+  OpPrecision training = inference, beside_integers = inference;
 };
 constexpr OpPrecision kLow = OpPrecision::low, kRowWise = OpPrecision::rows, kFollows = OpPrecision::follows,
                       kFull = OpPrecision::full;
 
 // What is not listed follows if it is element-wise or only moves data, and else runs in f32.
 constexpr PrecisionOfOp kPrecisions[] = {
-    // Products: nearly all of the time, and sums that are kept in f32 inside.
-    {"matmul", kLow},
-    {"linear", kLow},
-    {"fused_matmul", kLow},
-    {"lora_matmul", kLow},
-    {"grouped_matmul", kLow},
-    {"dequant_matmul", kLow},
-    {"dot_general", kLow},
-    {"conv", kLow},
-    {"conv_transpose", kLow},
-    {"convolution", kLow},
-    {"fused_conv", kLow},
-    {"attention", kLow},
+    // Products: nearly all of the time, and sums that are kept in f32 inside. Beside integers those are left that have
+    // few terms, of which each counts, or no weights; the convolutions among them are faster in f32.
+    {"matmul", kLow, kLow, kFollows},
+    {"linear", kLow, kLow, kFollows},
+    {"fused_matmul", kLow, kLow, kFollows},
+    {"lora_matmul", kLow, kLow, kFollows},
+    {"grouped_matmul", kLow, kLow, kFollows},
+    {"dequant_matmul", kLow, kFull, kFollows},  // gradients pass through blocks in f32
+    {"dynamic_quantize_matmul", kFull, kFull, kFollows},
+    {"dot_general", kLow, kLow, kFollows},
+    {"conv", kLow, kLow, kFull},
+    {"conv_transpose", kLow, kLow, kFull},
+    {"convolution", kLow, kLow, kFull},
+    {"fused_conv", kLow, kLow, kFull},
+    {"attention", kLow, kLow, kFollows},  // keys and values that a caller keeps in f32 are many
+    // Their gradients go step by step through lstm_layer, which is f32.
+    {"lstm", kLow, kFull, kLow},
+    {"gru", kLow, kFull, kLow},
+    {"rnn", kLow, kFull, kLow},
     // Element-wise, and yet beyond what few digits or a short exponent hold: powers, exponentials, logarithms, poles.
     {"exp", kFull},
     {"expm1", kFull},
@@ -66,17 +73,17 @@ constexpr PrecisionOfOp kPrecisions[] = {
     {"norm", kFull},
     {"cumsum", kFull},
     {"cumprod", kFull},
-    {"softmax", kRowWise},
+    {"softmax", kRowWise, kFull},
     {"log_softmax", kFull},
     {"logsumexp", kFull},
-    {"layer_norm", kRowWise},
-    {"fused_residual_layer_norm", kRowWise},
-    {"fused_residual_rms_norm", kRowWise},
-    {"rms_norm", kRowWise},
-    {"group_norm", kRowWise},
-    {"instance_norm", kRowWise},
-    {"layer_norm_2d", kRowWise},
-    {"batch_norm_inference", kRowWise},
+    {"layer_norm", kRowWise, kFull},
+    {"fused_residual_layer_norm", kRowWise, kFull},
+    {"fused_residual_rms_norm", kRowWise, kFull},
+    {"rms_norm", kRowWise, kFull},
+    {"group_norm", kRowWise, kFull, kFollows},
+    {"instance_norm", kRowWise, kFull, kFollows},
+    {"layer_norm_2d", kRowWise, kFull, kFollows},
+    {"batch_norm_inference", kRowWise, kFull, kFollows},
     {"l2_normalize", kFull},
     // Losses.
     {"softmax_cross_entropy_with_logits", kFull},
@@ -100,7 +107,7 @@ struct Mixer {
   const Graph& from;
   DType low;
   MixedFor purpose;
-  std::vector<bool> bound = {};        // of `from`, for inference: made of params and constants alone
+  std::vector<bool> bound = {};        // of `from`, but for training: made of params and constants alone
   std::map<Ref, double> numbers = {};  // of `from`: one number, written in the graph, maybe stretched
 
   bool is_number(Ref r) const { return numbers.contains(r); }
@@ -129,11 +136,16 @@ struct Mixer {
     return std::all_of(values.begin(), values.end(), [&](float v) { return !(std::abs(v) > most) || std::isinf(v); });
   }
 
-  /// The operands that were f32, as `dtype`; the first `count` of them.
-  std::vector<Value> as(const Site& site, DType dtype, size_t count = SIZE_MAX) const {
+  /// Whether an operand is left as it arrives: a mask beside scores, scales beside codes.
+  static bool stays(const OpDef& op, size_t operand) {
+    return (&op == &op::attention && operand > 2) || (&op == &op::dynamic_quantize_matmul && operand == 2);
+  }
+  /// The operands that were f32, as `dtype`.
+  std::vector<Value> as(const Site& site, DType dtype) const {
     std::vector<Value> in(site.operands.begin(), site.operands.end());
-    for (size_t i = 0; i < std::min(count, in.size()); ++i)
-      if (from.type(site.node.operands[i]).dtype == f32 && in[i].dtype() != dtype) in[i] = convert(in[i], dtype);
+    for (size_t i = 0; i < in.size(); ++i)
+      if (from.type(site.node.operands[i]).dtype == f32 && in[i].dtype() != dtype && !stays(*site.node.op, i))
+        in[i] = convert(in[i], dtype);
     return in;
   }
 
@@ -146,7 +158,7 @@ struct Mixer {
     if (is_number(self)) return std::nullopt;
     bool any_f32 = false, any_low = false, any_full = false;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      if (from.type(node.operands[i]).dtype != f32) continue;
+      if (from.type(node.operands[i]).dtype != f32 || stays(op, i)) continue;
       any_f32 = true;
       if (site.operands[i].dtype() == low) any_low = true;
       else if (!may_round(node.operands[i])) any_full = true;
@@ -158,13 +170,11 @@ struct Mixer {
           with_subgraphs(node.attrs, [&](const Graph& body) { return in_mixed_precision(body, low, purpose); });
       return site.to.emit(op, as(site, f32), std::move(attrs));
     }
-    OpPrecision precision = precision_of(op);
-    if (precision == OpPrecision::rows && purpose == MixedFor::training) precision = OpPrecision::full;
-    // Scales beside codes are f32, and gradients pass through blocks in f32.
-    if (&op == &op::dequant_matmul && (node.operands.size() > 2 || purpose == MixedFor::training))
-      precision = OpPrecision::full;
+    OpPrecision precision = precision_of(op, purpose);
+    // Scales beside codes are f32.
+    if (&op == &op::dequant_matmul && node.operands.size() > 2) precision = OpPrecision::full;
     switch (precision) {
-      case OpPrecision::low: return site.to.emit(op, as(site, low, &op == &op::attention ? 3 : SIZE_MAX), node.attrs);
+      case OpPrecision::low: return site.to.emit(op, as(site, low), node.attrs);
       case OpPrecision::rows: {
         std::vector<Value> out = site.to.emit(op, as(site, any_low && !any_full ? low : f32), node.attrs);
         for (Value& y : out)
@@ -184,9 +194,12 @@ struct Mixer {
 
 }  // namespace
 
-OpPrecision precision_of(const OpDef& op) {
+OpPrecision precision_of(const OpDef& op, MixedFor purpose) {
   for (const PrecisionOfOp& row : kPrecisions)
-    if (row.op == op.name) return row.precision;
+    if (row.op == op.name)
+      return purpose == MixedFor::inference  ? row.inference
+             : purpose == MixedFor::training ? row.training
+                                             : row.beside_integers;
   return op.elementwise || op.moves_data ? OpPrecision::follows : OpPrecision::full;
 }
 
@@ -194,7 +207,7 @@ Graph in_mixed_precision(const Graph& g, DType low, MixedFor purpose) {
   if (low != f16 && low != bf16)
     fail(ErrorCode::invalid_argument, "mixed precision computes in f16 or bf16, got ", low);
   Mixer mixer{g, low, purpose};
-  if (purpose == MixedFor::inference) mixer.bound = bound_nodes(g);
+  if (purpose != MixedFor::training) mixer.bound = bound_nodes(g);
   Graph to(g.name());
   std::vector<Value> inputs;
   for (Ref r : g.inputs()) inputs.push_back(to.input(g.node(r).name, g.type(r)));

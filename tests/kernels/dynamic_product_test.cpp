@@ -10,6 +10,7 @@
 #include "kernels/int8_isas.h"
 #include "kernels/kernel_test.h"
 #include "kernels/memory/aligned_memory.h"
+#include "kernels/vector/narrow_float.h"
 #include "support/emulated_tiles.h"
 
 using namespace rlx;
@@ -23,7 +24,24 @@ struct Case {
   bool bias = false, residual = false, transposed = false;
   Activation activation = Activation::none;
   int32_t largest = 127;  ///< of x's quantized values
+  bool is_bf16 = false;   ///< of x, bias, residual and y
+  DType dtype() const { return is_bf16 ? bf16 : f32; }
 };
+
+float rounded(const Case& c, double v) {
+  const auto f = static_cast<float>(v);
+  return c.is_bf16 ? to_f32(to_bf16(f)) : f;
+}
+/// As they lie in memory.
+std::vector<char> stored(const Case& c, const std::vector<float>& numbers) {
+  std::vector<char> bytes(numbers.size() * byte_size(c.dtype()) + 64);
+  if (!c.is_bf16) std::memcpy(bytes.data(), numbers.data(), numbers.size() * sizeof(float));
+  for (size_t i = 0; i < numbers.size() && c.is_bf16; ++i) {
+    const BF16 v = to_bf16(numbers[i]);
+    std::memcpy(bytes.data() + 2 * i, &v, 2);
+  }
+  return bytes;
+}
 
 struct Operands {
   std::vector<float> x, w_scale, bias, residual;
@@ -33,17 +51,17 @@ struct Operands {
     const double sizes[] = {1, 1e30, 0, 1e-44, 3e-39, 250, 1e-20};
     for (int64_t i = 0; i < c.m; ++i) {
       const double size = sizes[static_cast<size_t>(random.below(7))];
-      for (int64_t p = 0; p < c.k; ++p) x.push_back(static_cast<float>(random.between(-size, size)));
+      for (int64_t p = 0; p < c.k; ++p) x.push_back(rounded(c, random.between(-size, size)));
       if (c.k > 0 && i % 11 == 7) x.back() = i % 2 ? INFINITY : NAN;
-      if (c.k > 0 && i % 5 == 2) x[x.size() - static_cast<size_t>(c.k)] = static_cast<float>(size);  // ties, and 127
+      if (c.k > 0 && i % 5 == 2) x[x.size() - static_cast<size_t>(c.k)] = rounded(c, size);  // ties, and 127
     }
     for (int64_t j = 0; j < c.n; ++j) {
       // A column of them so large that it has to be multiplied after the scale of a row of tiny numbers.
       w_scale.push_back(static_cast<float>(random.between(1e-4, 0.1) * (j % 6 == 5 ? 1e35 : 1)));
-      bias.push_back(static_cast<float>(random.between(-9, 9)));
+      bias.push_back(rounded(c, random.between(-9, 9)));
     }
     for (int64_t i = 0; i < c.k * c.n; ++i) w.push_back(static_cast<int8_t>(random.below(255) - 127));
-    for (int64_t i = 0; i < c.m * c.n; ++i) residual.push_back(static_cast<float>(random.between(-1, 1)));
+    for (int64_t i = 0; i < c.m * c.n; ++i) residual.push_back(rounded(c, random.between(-1, 1)));
   }
 };
 
@@ -78,7 +96,7 @@ std::vector<float> wanted_of(const Case& c, const Operands& in) {
       if (c.bias) v = v + in.bias[static_cast<size_t>(j)];
       v = activated(c.activation, v);
       if (c.residual) v = v + in.residual[static_cast<size_t>(i * c.n + j)];
-      y.push_back(v);
+      y.push_back(rounded(c, v));
     }
   }
   return y;
@@ -95,17 +113,23 @@ int64_t wrong_results(const Case& c, const Operands& in, const std::vector<float
   AlignedMemory scratch = aligned_memory(scratch_bytes + 64);
   std::memset(scratch.get(), 0x55, scratch_bytes + 64);
   const int64_t half = std::min<int64_t>(kQuantizedRows, c.m);
-  quantize_rows(p.w, in.x.data(), c.k, 0, half, c.m, scratch.get());
-  quantize_rows(p.w, in.x.data(), c.k, half, c.m, c.m, scratch.get());
-  std::vector<float> y(static_cast<size_t>(c.m * c.n + 64), -77.0f);
-  p.rows = c.m, p.x = scratch.get(), p.w_scale = in.w_scale.data(), p.bias = c.bias ? in.bias.data() : nullptr;
-  p.residual = c.residual ? in.residual.data() : nullptr, p.activation = c.activation;
-  p.y = y.data(), p.y_stride = p.residual_stride = c.n;
+  const std::vector<char> x = stored(c, in.x), bias = stored(c, in.bias), residual = stored(c, in.residual);
+  quantize_rows(p.w, x.data(), c.dtype(), c.k, 0, half, c.m, scratch.get());
+  quantize_rows(p.w, x.data(), c.dtype(), c.k, half, c.m, c.m, scratch.get());
+  std::vector<char> stored_y = stored(c, std::vector<float>(static_cast<size_t>(c.m * c.n + 64), -77.0f));
+  p.rows = c.m, p.x = scratch.get(), p.w_scale = in.w_scale.data(), p.dtype = c.dtype();
+  p.bias = c.bias ? bias.data() : nullptr, p.residual = c.residual ? residual.data() : nullptr;
+  p.activation = c.activation, p.y = stored_y.data(), p.y_stride = p.residual_stride = c.n;
   const int64_t middle = std::min<int64_t>(DynamicProduct::kColumns, c.n);
   multiply_quantized_rows(p, 0, c.m, 0, middle);
   if (middle < c.n) {
     multiply_quantized_rows(p, 0, half, middle, c.n);
     if (half < c.m) multiply_quantized_rows(p, half, c.m, middle, c.n);
+  }
+  std::vector<float> y(static_cast<size_t>(c.m * c.n + 64));
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (c.is_bf16) y[i] = to_f32(reinterpret_cast<const BF16*>(stored_y.data())[i]);
+    else y[i] = reinterpret_cast<const float*>(stored_y.data())[i];
   }
   int64_t wrong = std::count_if(y.end() - 64, y.end(), [](float v) { return v != -77.0f; }) +
                   std::count_if(scratch.get() + scratch_bytes, scratch.get() + scratch_bytes + 64,
@@ -133,14 +157,15 @@ TEST_CASE_FIXTURE(MatrixTiles,
                      random.below(2) != 0,
                      random.below(2) != 0,
                      activations[static_cast<size_t>(random.below(3))],
-                     std::array{127, 1023, 300, 16383}[static_cast<size_t>(random.below(4))]};
+                     std::array{127, 1023, 300, 16383}[static_cast<size_t>(random.below(4))],
+                     random.below(2) != 0};
         const Operands in(c, random);
         const std::vector<float> wanted = wanted_of(c, in);
         for_each_target([&] {
           for (const Int8DotIsa isa : int8_isas_here()) {
             INFO("isa ", static_cast<int>(isa), ": ", m, "x", k, "x", n, ", bias ", c.bias, ", residual ", c.residual,
                  ", transposed ", c.transposed, ", activation ", static_cast<int>(c.activation), ", values to ",
-                 c.largest);
+                 c.largest, ", of ", c.dtype());
             CHECK(wrong_results(c, in, wanted, isa) == 0);
           }
         });
@@ -185,7 +210,7 @@ TEST_CASE("transcendental activations are those of products in f32") {
                     rows = aligned_memory(quantized_rows_bytes(p.w, c.m));
       pack_int8_weights(p.w, in.w.data(), c.n, 1, packed.get());
       p.w.packed = packed.get();
-      quantize_rows(p.w, in.x.data(), c.k, 0, c.m, c.m, rows.get());
+      quantize_rows(p.w, in.x.data(), f32, c.k, 0, c.m, c.m, rows.get());
       std::vector<float> y(static_cast<size_t>(c.m * c.n));
       p.rows = c.m, p.x = rows.get(), p.w_scale = in.w_scale.data(), p.y = y.data(), p.y_stride = c.n;
       multiply_quantized_rows(p, 0, c.m, 0, c.n);

@@ -5,6 +5,7 @@
 #include "rlx/ops.h"
 #include "rlx/session.h"
 #include "support/compare.h"
+#include "support/emulated_tiles.h"
 #include "support/sanitized.h"
 
 using namespace rlx;
@@ -71,6 +72,62 @@ TEST_CASE("lstm, gru and rnn equal their references at any extents, weights boun
                   1 + static_cast<int>(random.below(3)), hidden);
           }
   });
+}
+
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "lstm, gru and rnn of f16 and bf16 are the references in f64, rounded, by tiles and without") {
+  for_each_target([] {
+    Random random(6);
+    for (const OpDef* op : {&op::lstm, &op::gru, &op::rnn})
+      for (DType t : {f16, bf16})
+        for (int64_t hidden : {1, 5, 16, 17, 40, 70, 150})
+          for (int64_t batch : {1, 2, 7, 16, 35}) {
+            auto coin = [&] { return random.below(2) == 1; };
+            int64_t layers = 1 + random.below(2), width = 1 + random.below(20), steps = 1 + random.below(4);
+            check(stacked(*op, t, batch, steps, width, hidden, layers, coin(), coin(), coin(), coin()),
+                  1 + static_cast<int>(random.below(3)), hidden);
+          }
+  });
+  // More than 1024 units are summed up in parts.
+  check(stacked(op::lstm, bf16, 3, 2, 8, 1100, 1, false, true, true, false), 1, 1100);
+  check(stacked(op::gru, bf16, 3, 2, 8, 1100, 1, true, true, true, false), 2, 1100);
+}
+
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "gates of bf16 are right for every sum, up to infinity, and a NaN stays with its sequence") {
+  // One step from given states without weights: the sums are the bias.
+  constexpr int64_t kUnits = 48, kBatch = 3;
+  for (const OpDef* op : {&op::lstm, &op::gru}) {
+    const bool is_lstm = op == &op::lstm;
+    const int64_t rows = (is_lstm ? 4 : 3) * kUnits;
+    Graph g("gates");
+    std::vector<Value> in = {g.input("x", bf16, {kBatch, 1, 1}), g.param("w_ih", bf16, {rows}),
+                             g.param("w_hh", bf16, {rows * kUnits}), g.param("bias", bf16, {rows})};
+    if (!is_lstm) in.push_back(g.param("b_hh", bf16, {rows}));
+    in.push_back(g.input("h0", bf16, {1, kBatch, kUnits}));
+    if (is_lstm) in.push_back(g.input("c0", bf16, {1, kBatch, kUnits}));
+    for (const Value& v : g.emit(*op, in, RecurrentAttrs{kUnits, 1, false})) g.output(v);
+    const double sums[] = {0,    1e-38,    -1e-30, 1e-20, -1e-6, 0.01, -0.06, 0.0624, 0.126, -0.124, 0.5,
+                           -1,   2,        -3.5,   6,     -9,    20,   -40,   87,     -89,   120,    -3e38,
+                           3e38, INFINITY, -0.0,   0.7,   -0.26, 1.1,  -1.7,  4.2,    -5.1,  1e-3,   -INFINITY};
+    std::map<std::string, Tensor> params;
+    for (Ref r : g.params()) params[g.node(r).name] = Tensor(bf16, shape_of(g.type(r).dims));
+    for (int64_t i = 0; i < rows; ++i)
+      store(params["bias"], static_cast<size_t>(i),
+            sums[static_cast<size_t>(i * 7 + i / kUnits * 5) % std::size(sums)]);
+    std::vector<Tensor> inputs;
+    for (Ref r : g.inputs()) inputs.push_back(numbers(g.type(r), 1, 3));
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g);
+    for (const auto& [name, value] : params) compiled.set_param(name, value);
+    CHECK(difference(compiled.run_ordered(inputs), interpret(g, inputs, params)) == "");
+    // A NaN of a state is in all of its sequence then, and in no other.
+    store(inputs[1], 0, std::nan(""));
+    const std::vector<Tensor> got = compiled.run_ordered(inputs), wanted = interpret(g, inputs, params);
+    for (size_t i = 0; i < wanted[0].element_count(); ++i) {
+      INFO(op->name, ' ', i);
+      CHECK(std::isnan(load<double>(got[0], i)) == std::isnan(load<double>(wanted[0], i)));
+    }
+  }
 }
 
 TEST_CASE("a layer of lstm and its way back equal what they are made of at any extents") {

@@ -8,6 +8,7 @@
 
 #include "compile/pipeline.h"
 #include "passes/mixed_precision.h"
+#include "passes/quantize_products.h"
 #include "reference/interpreter.h"
 #include "rlx/artifact.h"
 #include "rlx/rlx.h"
@@ -262,6 +263,74 @@ TEST_CASE("a number beyond f16 becomes infinite, in bf16 it stays") {
     if (compute == Compute::as_f16) CHECK(!std::isfinite(y));  // inf, or inf * 0 in the sum
     else CHECK(y == 131072);
   }
+}
+
+namespace {
+
+/// [2, steps, 24] by an lstm each way and a gru, and a linear layer.
+Graph sequence_model() {
+  Graph g("sequences");
+  Value x = g.input("x", f32, {2, 9, 24});
+  x = lstm(x, g.param("w_ih", f32, {2 * 160 * 24}), g.param("w_hh", f32, {2 * 160 * 40}), g.param("b", f32, {2 * 160}),
+           {40, 1, true})[0];
+  x = gru(x, g.param("v_ih", f32, {96 * 80}), g.param("v_hh", f32, {96 * 32}), g.param("c", f32, {96}),
+          g.param("d", f32, {96}), {32, 1, false})[0];
+  g.output(linear(x, g.param("w", f32, {20, 32})), "y");
+  return g;
+}
+std::vector<float> run_sequences(Compute compute) {
+  CompiledGraph compiled = Session(Device::cpu(), {1}).compile(sequence_model(), computed(compute));
+  unsigned seed = 1;
+  const Graph g = sequence_model();
+  for (Ref r : g.params()) compiled.set_param(g.node(r).name, noise(shape_of(g.type(r).dims), ++seed, 0.2f));
+  const Tensor y = compiled.run({{"x", noise({2, 9, 24}, 1, 1)}})[0];
+  return {y.values<float>().begin(), y.values<float>().end()};
+}
+
+}  // namespace
+
+TEST_CASE("recurrent layers are narrow but in training, and their gates and states are as good as f32 allows") {
+  for (const OpDef* op : {&op::lstm, &op::gru, &op::rnn}) {
+    CHECK(precision_of(*op) == OpPrecision::low);
+    CHECK(precision_of(*op, MixedFor::beside_integers) == OpPrecision::low);
+    CHECK(precision_of(*op, MixedFor::training) == OpPrecision::full);
+  }
+  for (const Compute compute : {Compute::as_bf16, Compute::as_f16})
+    for (const DispatchLine& line : dispatch_report(sequence_model(), Device::cpu(), computed(compute)).lines)
+      if (line.op == "lstm" || line.op == "gru") {
+        CHECK(line.verdict == Verdict::native);
+        CHECK(line.dtypes == (compute == Compute::as_bf16 ? "bf16" : "f16"));
+      }
+  const std::vector<float> exact = run_sequences(Compute::as_f32), bf16s = run_sequences(Compute::as_bf16),
+                           f16s = run_sequences(Compute::as_f16), integers = run_sequences(Compute::as_i8);
+  // Weights and x are rounded to 2^-9 and 2^-12 of themselves; y is up to 0.5.
+  CHECK(largest_difference(exact, bf16s) > 1e-5);
+  CHECK(largest_difference(exact, bf16s) < 4e-3);
+  CHECK(largest_difference(exact, f16s) < 5e-4);
+  CHECK(largest_difference(exact, integers) < 4e-3);
+}
+
+TEST_CASE("beside integers, what norms give is narrow and what follows it; what came in f32 and convolutions stay") {
+  Graph g("beside");
+  const Value x = g.input("x", f32, {6, 64}), cache = g.input("cache", f32, {1, 1, 3, 64});
+  const Value w = g.param("w", f32, {64, 64});
+  const Value before = linear(x, w),
+              normed = layer_norm(before, g.param("gamma", f32, {64}), g.param("beta", f32, {64}));
+  const Value behind = gelu(linear(normed, w));
+  const Value q = reshape(behind, {1, 1, 6, 64});
+  g.output(attention(q, q, q, AttentionAttrs{}), "own"), g.output(attention(q, cache, cache, AttentionAttrs{}), "cached");
+  g.output(conv(reshape(behind, {1, 4, 8, 12}), g.param("k", f32, {4, 4, 3, 3}), {}), "image");
+  const Graph mixed = in_mixed_precision(quantize_products(g), bf16, MixedFor::beside_integers);
+  CHECK(mixed.output_types() == g.output_types());
+  std::vector<std::string> found;
+  for (const Node& node : mixed.nodes())
+    for (const OpDef* op : {&op::dynamic_quantize_matmul, &op::layer_norm, &op::gelu, &op::attention, &op::conv})
+      if (node.op == op) found.push_back(text_of(op->name, ' ', node.types[0].dtype));
+  CHECK(found == std::vector<std::string>{"dynamic_quantize_matmul f32", "layer_norm f32",
+                                          "dynamic_quantize_matmul bf16", "gelu bf16", "attention bf16",
+                                          "attention f32", "conv f32"});
+  for (const Node& node : mixed.nodes())
+    if (node.op == &op::dynamic_quantize_matmul) CHECK(mixed.type(node.operands[2]).dtype == f32);
 }
 
 TEST_CASE("files and caches tell one compute from another") {

@@ -1,5 +1,5 @@
-// dynamic_quantize_matmul: products of f32 in 8-bit integers. Weights that are bound are packed once; others, which the
-// user's own graph computes, in each run.
+// dynamic_quantize_matmul: products of f32 or bf16 in 8-bit integers. Weights that are bound are packed once; others,
+// which the user's own graph computes, in each run.
 #include "backends/cpu/lowerings.h"
 #include "kernels/memory/aligned_memory.h"
 #include "kernels/quant/dynamic_product.h"
@@ -40,7 +40,7 @@ class DynamicProductStep final : public Step {
     w_strides_[0] = w.strides[k_dim], w_strides_[1] = w.strides[1 - k_dim];
     product_.w.x_largest = static_cast<int32_t>(a.x_largest);
     product_.rows = row_count(y), product_.activation = kernel_activation(a.activation);
-    product_.y_stride = product_.residual_stride = product_.w.n;
+    product_.y_stride = product_.residual_stride = product_.w.n, product_.dtype = x.dtype;
     x_stride_ = row_stride(x).value();
     if (a.has_bias) bias_ = 3;
     if (a.has_residual) residual_ = 3 + a.has_bias;
@@ -69,10 +69,10 @@ class DynamicProductStep final : public Step {
       pack(args.in<int8_t>(1), packed);
       p.w.packed = packed;
     }
-    p.w_scale = args.in<float>(2), p.y = args.out<float>();
-    if (bias_ > 0) p.bias = args.in<float>(static_cast<size_t>(bias_));
-    if (residual_ > 0) p.residual = args.in<float>(static_cast<size_t>(residual_));
-    const auto* x = args.in<float>(0);
+    p.w_scale = args.in<float>(2), p.y = args.out<std::byte>();
+    if (bias_ > 0) p.bias = args.in<std::byte>(static_cast<size_t>(bias_));
+    if (residual_ > 0) p.residual = args.in<std::byte>(static_cast<size_t>(residual_));
+    const auto* x = args.in<std::byte>(0);
     std::byte* quantized = args.scratch + packing_bytes();
     const double work_ns =
         static_cast<double>(p.rows * p.w.k) * (0.3 + static_cast<double>(p.w.n) * int8_multiply_ns(p.w.isa));
@@ -81,7 +81,7 @@ class DynamicProductStep final : public Step {
       p.x = quantized;
       for_ranges(args, p.rows, kernels::kQuantizedRows, static_cast<double>(p.rows * p.w.k) * 0.3,
                  [&](int64_t first, int64_t last, int64_t) {
-                   kernels::quantize_rows(p.w, x, x_stride_, first, last, p.rows, quantized);
+                   kernels::quantize_rows(p.w, x, p.dtype, x_stride_, first, last, p.rows, quantized);
                  });
       return for_ranges(
           args, p.w.n, DynamicProduct::kColumns, work_ns + reading_ns,
@@ -89,11 +89,13 @@ class DynamicProductStep final : public Step {
     }
     for_ranges(args, p.rows, kernels::kQuantizedRows, work_ns, [&](int64_t first, int64_t last, int64_t task) {
       std::byte* own = quantized + quantized_bytes() * static_cast<size_t>(task);
+      const auto size = static_cast<int64_t>(byte_size(p.dtype));
       for (int64_t row = first; row < last; row += kRowsAtOnce) {
         DynamicProduct some = p;
-        some.rows = std::min(kRowsAtOnce, last - row), some.x = own, some.y += row * p.y_stride;
-        if (p.residual) some.residual += row * p.residual_stride;
-        kernels::quantize_rows(p.w, x + row * x_stride_, x_stride_, 0, some.rows, some.rows, own);
+        some.rows = std::min(kRowsAtOnce, last - row), some.x = own;
+        some.y = static_cast<std::byte*>(p.y) + row * p.y_stride * size;
+        if (p.residual) some.residual = static_cast<const std::byte*>(p.residual) + row * p.residual_stride * size;
+        kernels::quantize_rows(p.w, x + row * x_stride_ * size, p.dtype, x_stride_, 0, some.rows, some.rows, own);
         kernels::multiply_quantized_rows(some, 0, some.rows, 0, p.w.n);
       }
     });
@@ -128,7 +130,8 @@ std::string refusal_of_largest(int64_t x_largest) {
              : text_of("quantized values up to ", x_largest, " take more than two bytes of 7 and 8 bits");
 }
 std::string when_dynamic_product(const Question& q) {
-  if (q.operands[0].dtype != f32) return text_of("no kernel quantizes ", q.operands[0]);
+  const DType t = q.operands[0].dtype;
+  if (t != f32 && t != bf16) return text_of("no kernel quantizes ", q.operands[0]);
   return refusal_of_largest(q.node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest);
 }
 Prepared lower_dynamic_product(const LoweringContext& c) { return std::make_unique<DynamicProductStep>(c); }

@@ -1,5 +1,6 @@
 // lstm, gru, rnn. A layer is one product for the inputs of all steps, followed by its recurrence, whose sequences (and
-// directions) are split over threads. Constant weights are packed once, when lowering.
+// directions) are split over threads. Constant weights are packed once, when lowering. In f16 and bf16 the product's
+// results are f32.
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
@@ -29,7 +30,8 @@ class RecurrentStep final : public Step {
       : cell_(cell), dtype_(c.operands[0].dtype), layers_(layers), directions_(both ? 2 : 1),
         batch_(c.operands[0].shape[0]), steps_(c.operands[0].shape[1]), hidden_(hidden),
         rows_(kernels::recurrent_gates(cell) * hidden), first_state_(cell == kernels::RecurrentCell::gru ? 5 : 4),
-        stateful_(c.operands.size() > first_state_), element_(c.operands[0].element_bytes()) {
+        stateful_(c.operands.size() > first_state_), element_(c.operands[0].element_bytes()),
+        sums_dtype_(dtype_ == f16 || dtype_ == bf16 ? f32 : dtype_), threads_(c.threads) {
     int64_t at = 0, inputs = c.operands[0].shape[2];
     const Tensor* w_ih = inputs > 0 ? c.bound(1) : nullptr;
     for (int64_t layer = 0; layer < layers_; ++layer) {
@@ -43,15 +45,18 @@ class RecurrentStep final : public Step {
 
     for (const InputProduct& p : products_) product_scratch_ = std::max(product_scratch_, aligned(p.scratch_bytes()));
     size_t tokens = static_cast<size_t>(batch_ * steps_);
-    products_bytes_ = aligned(tokens * static_cast<size_t>(rows_) * element_ + kernels::kRecurrentSlack_bytes);
+    products_bytes_ =
+        aligned(tokens * static_cast<size_t>(rows_) * byte_size(sums_dtype_) + kernels::kRecurrentSlack_bytes);
     layer_bytes_ = aligned(tokens * static_cast<size_t>(directions_ * hidden_) * element_);
-    sequence_bytes_ = aligned(kernels::recurrent_scratch_bytes(args(), 1));
+    const size_t one = kernels::recurrent_scratch_bytes(args(), 1);
+    task_bytes_ = aligned(one), sequence_bytes_ = aligned(kernels::recurrent_scratch_bytes(args(), 2) - one);
   }
 
   size_t scratch_bytes() const override {
     auto blocks = static_cast<size_t>(directions_);
     return product_scratch_ + blocks * products_bytes_ + (layers_ > 1 ? 2 : 0) * layer_bytes_ +
-           (packed_ ? 0 : blocks * weight_bytes()) + blocks * static_cast<size_t>(batch_) * sequence_bytes_;
+           (packed_ ? 0 : blocks * weight_bytes()) + static_cast<size_t>(threads_) * task_bytes_ +
+           blocks * static_cast<size_t>(batch_) * sequence_bytes_;
   }
   bool reads_operand(size_t i) const override { return i == 1 ? reads_w_ih_ : i == 2 ? !packed_ : true; }
   std::string kernel() const override { return text_of("recurrent ", dtype_, " ", batch_, "x", steps_, "x", hidden_); }
@@ -108,7 +113,7 @@ class RecurrentStep final : public Step {
       weights.policy = c.policy;
       weights.rows = kernels::rows_for_packing(weights, batch_ * steps_);
       kernels::GemmSpec spec;
-      spec.m = batch_ * steps_, spec.x_stride = columns, spec.y_stride = rows_, spec.y_dtype = dtype_;
+      spec.m = batch_ * steps_, spec.x_stride = columns, spec.y_stride = rows_, spec.y_dtype = sums_dtype_;
       spec.epilogue = epilogue, spec.threads = c.threads;
       p.packed = c.packed.pack(weights, Tensor::borrow(dtype_, {rows_, columns}, bytes, w_ih->owner()))->prepare(spec);
       return p;
@@ -116,7 +121,7 @@ class RecurrentStep final : public Step {
     kernels::BatchedGemmSpec spec;
     spec.m = batch_ * steps_, spec.n = rows_, spec.k = columns;
     spec.lhs_m_stride = columns, spec.rhs_k_stride = 1, spec.rhs_n_stride = columns, spec.y_m_stride = rows_;
-    spec.lhs_dtype = spec.rhs_dtype = spec.y_dtype = dtype_;
+    spec.lhs_dtype = spec.rhs_dtype = dtype_, spec.y_dtype = sums_dtype_;
     spec.epilogue = epilogue, spec.threads = c.threads, spec.policy = c.policy;
     p.batched = kernels::prepare_batched_gemm(spec);
     return p;
@@ -140,7 +145,8 @@ class RecurrentStep final : public Step {
                       std::byte* y, std::byte* scratch) const {
     double work =
         static_cast<double>(directions_ * batch_ * steps_ * rows_) * (static_cast<double>(hidden_) * 0.03 + 1);
-    for_ranges(step, directions_ * batch_, 1, work, [&](int64_t begin, int64_t end, int64_t) {
+    for_ranges(step, directions_ * batch_, 1, work, [&](int64_t begin, int64_t end, int64_t task) {
+      std::byte* own = scratch + static_cast<size_t>(task) * task_bytes_ + static_cast<size_t>(begin) * sequence_bytes_;
       while (begin < end) {
         int64_t direction = begin / batch_, first = begin % batch_, last = std::min(batch_, first + end - begin);
         int64_t block = layer * directions_ + direction;
@@ -156,7 +162,7 @@ class RecurrentStep final : public Step {
         if (stateful_ && lstm) a.c0 = step.in<std::byte>(first_state_ + 1) + state;
         a.h_n = step.out<std::byte>(1) + state;
         if (lstm) a.c_n = step.out<std::byte>(2) + state;
-        kernels::recurrent(a, first, last, scratch + static_cast<size_t>(begin) * sequence_bytes_);
+        kernels::recurrent(a, first, last, own);
         begin += last - first;
       }
     });
@@ -167,9 +173,12 @@ class RecurrentStep final : public Step {
   int64_t layers_, directions_, batch_, steps_, hidden_, rows_;
   size_t first_state_;
   bool stateful_, reads_w_ih_ = true;
-  size_t element_, product_scratch_ = 0, products_bytes_ = 0, layer_bytes_ = 0, sequence_bytes_ = 0;
-  std::vector<InputProduct> products_;  // for each layer and direction
-  std::shared_ptr<std::byte> packed_;   // the packed w_hh of each, one behind the other, if it is constant
+  size_t element_, product_scratch_ = 0, products_bytes_ = 0, layer_bytes_ = 0;
+  DType sums_dtype_;  // of the products and of what gates are computed in
+  int threads_;
+  size_t task_bytes_ = 0, sequence_bytes_ = 0;  // scratch of a task, and for each of its sequences
+  std::vector<InputProduct> products_;          // for each layer and direction
+  std::shared_ptr<std::byte> packed_;           // the packed w_hh of each, one behind the other, if it is constant
 };
 
 }  // namespace
@@ -177,6 +186,10 @@ class RecurrentStep final : public Step {
 std::string when_recurrent(const Question& q) {
   DType t = q.operands[0].dtype;
   return t == f32 || t == f64 ? "" : text_of("no kernel for steps of ", t);
+}
+std::string when_recurrent_layers(const Question& q) {
+  DType t = q.operands[0].dtype;
+  return t == f16 || t == bf16 ? "" : when_recurrent(q);
 }
 
 Prepared lower_recurrent(const LoweringContext& c) {

@@ -150,6 +150,7 @@ std::string when_direct_convolution(const Question&);
 
 // lower_recurrent.cpp, lower_linear_recurrence.cpp
 std::string when_recurrent(const Question&);
+std::string when_recurrent_layers(const Question&);
 
 // lower_lstm_layer.cpp
 std::string when_lstm_layer_backward(const Question&);

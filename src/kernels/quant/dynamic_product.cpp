@@ -8,8 +8,10 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/rounded_up.h"
+#include "kernels/gemm/amx/pipelined_blocks.h"
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/quant/int8_pairs.h"
 #include "kernels/quant/requantized_product.h"
@@ -20,6 +22,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/vector/activation-inl.h"
+#include "kernels/vector/narrow_float-inl.h"
 
 #ifndef RLX_KERNELS_QUANT_DYNAMIC_PRODUCT_ONCE
 #define RLX_KERNELS_QUANT_DYNAMIC_PRODUCT_ONCE
@@ -29,7 +32,8 @@ namespace {
 /// A row to quantize. Its values are written in pieces of `piece`, whose beginnings are `step` bytes apart; pieces are
 /// filled up with zeros.
 struct RowToQuantize {
-  const float* x;
+  const void* x;
+  DType dtype;  ///< of x, f32 or bf16
   int64_t k;
   void* values;
   int64_t piece, step;
@@ -38,22 +42,18 @@ struct RowToQuantize {
   std::byte* low;  ///< where the low bytes go, as the values; null if values take one byte
 };
 
-/// Sums of rows and 32 columns, of quantized values as they are multiplied, which become those of the values.
-struct DynamicSums {
-  int32_t* sums;
-  int64_t rows;
-  const uint32_t* column_sums;  ///< 128 times these is subtracted, of values with 128 added; null: nothing is
-  const int32_t* low;  ///< of the low bytes, where `sums` are those of the high ones; null: values have one byte
-};
-
 /// Sums of some rows and columns, and where they end.
 struct DynamicTile {
   const int32_t* sums;  ///< rows are `stride` apart; up to a multiple of 16 columns may be read
+  const int32_t* low;   ///< of the low bytes, where `sums` are those of the high ones; null: values have one byte
+  const uint32_t* column_sums;  ///< 128 times these is subtracted, of values with 128 added; null: nothing is
   int64_t stride, rows, columns;
-  const float *x_scale, *w_scale, *bias, *residual;  ///< of the first row or column; the last two may be null
+  const float *x_scale, *w_scale;  ///< of the first row or column, as the others
+  DType dtype;                     ///< of what follows, f32 or bf16
+  const void *bias, *residual;     ///< may be null
   int64_t residual_stride;
   bool residual_first;
-  float* y;
+  void* y;
   int64_t y_stride;
 };
 
@@ -71,84 +71,98 @@ using DRow = hn::CappedTag<float, 16>;
 using DBits = hn::Rebind<int32_t, DRow>;
 
 /// The first `count` elements, and zeros.
-HWY_INLINE hn::Vec<DRow> load_some(const float* from, int64_t count) {
-  HWY_ALIGN float values[16] = {};
-  std::memcpy(values, from, static_cast<size_t>(count) * sizeof(float));
-  return hn::Load(DRow(), values);
+template <class X>
+HWY_INLINE hn::Vec<DRow> load_some(const X* from, int64_t count) {
+  HWY_ALIGN X values[16] = {};
+  std::memcpy(values, from, static_cast<size_t>(count) * sizeof(X));
+  return load_f32(DRow(), values);
 }
 
-template <class T>
+/// T: of the values; X: of x.
+template <class T, class X>
 HWY_INLINE void write_values(const RowToQuantize& row, float factor) {
   const DRow d;
   const hn::Rebind<T, DRow> dc;
+  const DBits di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Of one plane: the values, their high or their low bytes.
-  const auto write_plane = [&](std::byte* piece, int8_t flip, auto byte_of) HWY_ATTR {
-    const auto quantized = [&](auto x) HWY_ATTR {  // NearestInt: ties to even
-      const auto value = hn::NearestInt(hn::Mul(x, hn::Set(DRow(), factor)));
-      return hn::Xor(hn::DemoteTo(dc, byte_of(value)), hn::Set(dc, static_cast<T>(flip)));
-    };
-    for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
-      const int64_t count = std::min(row.piece, row.k - first);
-      auto* to = reinterpret_cast<T*>(piece);
-      const float* from = row.x + first;
-      int64_t i = 0;
-      for (; i + lanes <= count; i += lanes) hn::StoreU(quantized(hn::LoadU(d, from + i)), dc, to + i);
-      for (; i < row.piece; i += lanes) {
-        HWY_ALIGN T last[16];
-        hn::Store(quantized(load_some(from + i, std::max<int64_t>(count - i, 0))), dc, last);
-        std::memcpy(to + i, last, static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T));
+  const auto flip = hn::Set(dc, static_cast<T>(static_cast<int8_t>(row.flip)));
+  auto* piece = static_cast<std::byte*>(row.values);
+  std::byte* low = row.low;
+  for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
+    const int64_t count = std::min(row.piece, row.k - first);
+    const X* from = static_cast<const X*>(row.x) + first;
+    T *const to = reinterpret_cast<T*>(piece), *const low_to = reinterpret_cast<T*>(low);
+    // NearestInt: ties to even.
+    const auto write = [&](auto x, auto store, int64_t i) HWY_ATTR {
+      auto value = hn::NearestInt(hn::Mul(x, hn::Set(d, factor)));
+      if (low) {
+        store(hn::DemoteTo(dc, hn::And(value, hn::Set(di, 127))), low_to + i);
+        value = hn::ShiftRight<7>(value);
       }
+      store(hn::Xor(hn::DemoteTo(dc, value), flip), to + i);
+    };
+    int64_t i = 0;
+    for (; i + lanes <= count; i += lanes)
+      write(
+          load_f32(d, from + i), [&](auto v, T* at) HWY_ATTR { hn::StoreU(v, dc, at); }, i);
+    for (; i < row.piece; i += lanes) {
+      const auto bytes = static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T);
+      const auto store_last = [&](auto v, T* at) HWY_ATTR {
+        HWY_ALIGN T last[16];
+        hn::Store(v, dc, last);
+        std::memcpy(at, last, bytes);
+      };
+      write(load_some(from + i, std::max<int64_t>(count - i, 0)), store_last, i);
     }
-  };
-  auto* values = static_cast<std::byte*>(row.values);
-  const auto flip = static_cast<int8_t>(row.flip);
-  if (!row.low) return write_plane(values, flip, [](auto v) HWY_ATTR { return v; });
-  write_plane(values, flip, [](auto v) HWY_ATTR { return hn::ShiftRight<7>(v); });
-  write_plane(row.low, 0, [](auto v) HWY_ATTR { return hn::And(v, hn::Set(DBits(), 127)); });
+    if (low) low += row.step;
+  }
 }
 
-template <class Act>
+template <class T, class Act>
 HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
   const DRow d;
+  const DBits di;
+  const hn::RebindToUnsigned<DBits> du;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* bias = static_cast<const T*>(t.bias);
   for (int64_t i = 0; i < t.rows; ++i) {
     const auto x_scale = hn::Set(d, t.x_scale[i]);
-    const float* residual = t.residual ? t.residual + i * t.residual_stride : nullptr;
-    float* y = t.y + i * t.y_stride;
+    const T* residual = t.residual ? static_cast<const T*>(t.residual) + i * t.residual_stride : nullptr;
+    T* y = static_cast<T*>(t.y) + i * t.y_stride;
     const auto value = [&](int64_t j, auto load) HWY_ATTR {
-      auto v = hn::ConvertTo(d, hn::LoadU(DBits(), t.sums + i * t.stride + j));
+      auto sum = hn::LoadU(di, t.sums + i * t.stride + j);
+      if (t.column_sums) sum = hn::Sub(sum, hn::BitCast(di, hn::ShiftLeft<7>(hn::LoadU(du, t.column_sums + j))));
+      if (t.low) sum = hn::Add(hn::ShiftLeft<7>(sum), hn::LoadU(di, t.low + i * t.stride + j));
+      auto v = hn::ConvertTo(d, sum);
+      // A NaN of either scale comes through, as x86 gives the second operand where one is NaN.
       const auto w_scale = load(t.w_scale + j);
-      const auto is_w_less = hn::Lt(w_scale, x_scale);
-      v = hn::Mul(v, hn::IfThenElse(is_w_less, w_scale, x_scale));
-      v = hn::Mul(v, hn::IfThenElse(is_w_less, x_scale, w_scale));
-      if (t.bias) v = hn::Add(v, load(t.bias + j));
+      v = hn::Mul(hn::Mul(v, hn::Min(x_scale, w_scale)), hn::Max(w_scale, x_scale));
+      if (bias) v = hn::Add(v, load(bias + j));
       if (residual && t.residual_first) return act(d, hn::Add(v, load(residual + j)));
       v = act(d, v);
       return residual ? hn::Add(v, load(residual + j)) : v;
     };
     int64_t j = 0;
     for (; j + lanes <= t.columns; j += lanes)
-      hn::StoreU(value(j, [&](const float* from) HWY_ATTR { return hn::LoadU(d, from); }), d, y + j);
+      store_f32(value(j, [&](const auto* from) HWY_ATTR { return load_f32(d, from); }), d, y + j);
     if (j == t.columns) continue;
-    HWY_ALIGN float last[16];
+    HWY_ALIGN T last[16];
     const int64_t count = t.columns - j;
-    hn::Store(value(j, [&](const float* from) HWY_ATTR { return load_some(from, count); }), d, last);
-    std::memcpy(y + j, last, static_cast<size_t>(count) * sizeof(float));
+    store_f32(value(j, [&](const auto* from) HWY_ATTR { return load_some(from, count); }), d, last);
+    std::memcpy(y + j, last, static_cast<size_t>(count) * sizeof(T));
   }
 }
 
-}  // namespace
-
 /// The bits of the largest magnitude. Magnitudes are ordered as their bits are, with infinity above all numbers and NaN
 /// above infinity.
-uint32_t largest_magnitude_bits(const float* x, int64_t count) {
+template <class X>
+HWY_INLINE uint32_t largest_bits(const X* x, int64_t count) {
   const DRow d;
   const DBits di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto magnitude = hn::Set(di, 0x7fffffff);
   const auto bits_at = [&](int64_t at)
-                           HWY_ATTR { return hn::And(hn::BitCast(DBits(), hn::LoadU(DRow(), x + at)), magnitude); };
+                           HWY_ATTR { return hn::And(hn::BitCast(DBits(), load_f32(DRow(), x + at)), magnitude); };
   auto most = hn::Zero(di), most2 = most, most3 = most, most4 = most;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
@@ -163,38 +177,37 @@ uint32_t largest_magnitude_bits(const float* x, int64_t count) {
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));
 }
 
-/// Writes the values for a scale, which may be NaN.
-void write_row_values(const RowToQuantize& row, float scale) {
-  const bool is_finite = scale == scale;
-  if (is_finite && row.is_wide) write_values<int16_t>(row, 1 / scale);
-  else if (is_finite) write_values<int8_t>(row, 1 / scale);
-  else {
-    const size_t bytes = static_cast<size_t>(row.piece) * (row.is_wide ? 2 : 1);
-    auto* piece = static_cast<std::byte*>(row.values);
-    for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
-      std::memset(piece, row.flip, bytes);
-      if (row.low) std::memset(row.low + (piece - static_cast<std::byte*>(row.values)), 0, bytes);
-    }
-  }
+}  // namespace
+
+uint32_t largest_magnitude_bits(const void* x, DType dtype, int64_t count) {
+  if (dtype == bf16) return largest_bits(static_cast<const BF16*>(x), count);
+  return largest_bits(static_cast<const float*>(x), count);
 }
 
-void combine_sums(const DynamicSums& s) {
-  const DBits d;
-  const hn::RebindToUnsigned<DBits> du;
-  for (int64_t j = 0; j < kTiledColumns; j += static_cast<int64_t>(hn::Lanes(d))) {
-    auto shift = hn::Zero(d);
-    if (s.column_sums) shift = hn::BitCast(d, hn::ShiftLeft<7>(hn::LoadU(du, s.column_sums + j)));
-    for (int64_t i = 0; i < s.rows; ++i) {
-      const int64_t at = i * kTiledColumns + j;
-      auto v = hn::Sub(hn::LoadU(d, s.sums + at), shift);
-      if (s.low) v = hn::Add(hn::ShiftLeft<7>(v), hn::LoadU(d, s.low + at));
-      hn::StoreU(v, d, s.sums + at);
-    }
+/// Writes the values for a scale, which may be NaN.
+void write_row_values(const RowToQuantize& row, float scale) {
+  if (scale == scale) {
+    const float factor = 1 / scale;
+    const bool is_bf16 = row.dtype == bf16;
+    if (row.is_wide && is_bf16) write_values<int16_t, BF16>(row, factor);
+    else if (row.is_wide) write_values<int16_t, float>(row, factor);
+    else if (is_bf16) write_values<int8_t, BF16>(row, factor);
+    else write_values<int8_t, float>(row, factor);
+    return;
+  }
+  const size_t bytes = static_cast<size_t>(row.piece) * (row.is_wide ? 2 : 1);
+  auto* piece = static_cast<std::byte*>(row.values);
+  for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
+    std::memset(piece, row.flip, bytes);
+    if (row.low) std::memset(row.low + (piece - static_cast<std::byte*>(row.values)), 0, bytes);
   }
 }
 
 void apply_dynamic_epilogue(const DynamicTile& tile, Activation activation) {
-  with_activation(activation, [&](auto act) HWY_ATTR { epilogue_of_rows(tile, act); });
+  with_activation(activation, [&](auto act) HWY_ATTR {
+    if (tile.dtype == bf16) epilogue_of_rows<BF16>(tile, act);
+    else epilogue_of_rows<float>(tile, act);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -206,7 +219,6 @@ namespace rlx::kernels {
 
 HWY_EXPORT(largest_magnitude_bits);
 HWY_EXPORT(write_row_values);
-HWY_EXPORT(combine_sums);
 HWY_EXPORT(apply_dynamic_epilogue);
 
 namespace {
@@ -244,10 +256,14 @@ DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t 
   DynamicTile t{};
   t.rows = rows, t.columns = columns;
   t.x_scale = scales_of(p.x) + row, t.w_scale = p.w_scale + column;
-  t.bias = p.bias ? p.bias + column : nullptr;
-  t.residual = p.residual ? p.residual + row * p.residual_stride + column : nullptr;
+  const auto size = static_cast<int64_t>(byte_size(p.dtype));
+  const auto moved = [&](const void* from, int64_t elements) {
+    return from ? static_cast<const char*>(from) + elements * size : nullptr;
+  };
+  t.dtype = p.dtype, t.bias = moved(p.bias, column);
+  t.residual = moved(p.residual, row * p.residual_stride + column);
   t.residual_stride = p.residual_stride, t.residual_first = p.residual_first;
-  t.y = p.y + row * p.y_stride + column, t.y_stride = p.y_stride;
+  t.y = static_cast<char*>(p.y) + (row * p.y_stride + column) * size, t.y_stride = p.y_stride;
   return t;
 }
 
@@ -270,6 +286,12 @@ void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int
   }
 }
 
+void widen_bias(const DynamicProduct& p, int64_t column, float* to) {
+  for (int64_t j = 0; j < kTiledColumns; ++j)
+    to[j] = p.dtype == bf16 ? to_f32(static_cast<const BF16*>(p.bias)[column + j])
+                            : static_cast<const float*>(p.bias)[column + j];
+}
+
 /// For AMX tiles (inside a TileScope), VNNI and Arm's dot products.
 void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const int64_t k = p.w.k, steps = divided_up(k, kTileInt8), bytes = left_tile_bytes(k);
@@ -277,37 +299,67 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   const auto* column_sums =
       reinterpret_cast<const uint32_t*>(p.w.packed + divided_up(p.w.n, kTiledColumns) * 2 * steps * kTileBytes);
   const bool is_tiles = p.w.isa == Int8DotIsa::tiles;
+  const bool is_pipelined = is_tiles && kernels::is_pipelined(p.activation, p.dtype);
+  const PipelinedTiles kind = has_planes(p.w) ? PipelinedTiles::planes : PipelinedTiles::bytes;
   const int64_t at_once = std::max<int64_t>(1, kRowBytesInCache / std::max<int64_t>(1, 2 * bytes)) * kTileBlockRows;
-  alignas(64) int32_t sums[kTileBlockRows * kTiledColumns], low_sums[kTileBlockRows * kTiledColumns];
+  constexpr int64_t kSums = kTileBlockRows * kTiledColumns;
+  alignas(64) int32_t buffers[2][2 * kSums];  // of the block before and of this one, high and low bytes
+  float biases[2][kTiledColumns];
+  PendingEpilogue pending;
+  bool is_pending = false;
+  int64_t blocks = 0, panels = 0;
+  const auto finish = [&] {
+    if (std::exchange(is_pending, false)) apply_pending(kind, pending);
+  };
   for (int64_t from = first; from < last; from += at_once)
-    for (int64_t column = begin; column < end; column += kTiledColumns) {
+    for (int64_t column = begin; column < end; column += kTiledColumns, ++panels) {
       const char* right = p.w.packed + column / kTiledColumns * 2 * steps * kTileBytes;
       const int64_t columns = std::min(kTiledColumns, end - column);
-      for (int64_t row = from; row < std::min(from + at_once, last); row += kTileBlockRows) {
+      float* const bias = biases[panels % 2];
+      if (is_pipelined && columns == kTiledColumns && p.bias) widen_bias(p, column, bias);
+      for (int64_t row = from; row < std::min(from + at_once, last); row += kTileBlockRows, ++blocks) {
         const int64_t rows = std::min(kTileBlockRows, last - row);
-        const auto multiply = [&](const char* plane, int32_t* to) {
-          const char *upper = plane + row / kTileRows * bytes, *lower = upper + bytes;
+        int32_t* const sums = buffers[blocks % 2];
+        const char* const high = values + row / kTileRows * bytes;
+        DynamicTile t = tile_at(p, row, rows, column, columns);
+        if (is_pipelined && columns == kTiledColumns) {
+          const TileRows lower{rows > kTileRows ? high + bytes : nullptr, kTileInt8, kTileBytes};
+          PipelinedBlock block;
+          block.steps = steps, block.sums = sums, block.low_plane = plane_bytes(p.w, p.rows);
+          block.upper = {high, kTileInt8, kTileBytes}, block.lower = lower;
+          block.first = {right, kTileInt8, 2 * kTileBytes};
+          block.second = {right + kTileBytes, kTileInt8, 2 * kTileBytes};
+          if (row == from && column + 2 * kTiledColumns <= end) {
+            block.next_first = block.first, block.next_second = block.second;
+            block.next_first.data += 2 * steps * kTileBytes, block.next_second.data += 2 * steps * kTileBytes;
+          }
+          multiply_pipelined(kind, block, std::exchange(is_pending, true) ? &pending : nullptr);
+          pending.sums = sums, pending.rows = rows, pending.row_scales = t.x_scale, pending.column_scales = t.w_scale;
+          pending.bias = p.bias ? bias : nullptr, pending.activation = p.activation, pending.dtype = p.dtype;
+          pending.residual = t.residual, pending.residual_stride = t.residual_stride;
+          pending.residual_first = t.residual_first, pending.y = t.y, pending.y_stride = t.y_stride;
+          continue;
+        }
+        finish();
+        const auto multiply = [&](const char* upper, int32_t* to) {
+          const char* lower = upper + bytes;
           if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns);
           else multiply_int8_tiles(i8, i8, steps, upper, rows > kTileRows ? lower : nullptr, right, to, kTiledColumns);
         };
-        multiply(values, sums);
-        if (has_planes(p.w)) multiply(values + plane_bytes(p.w, p.rows), low_sums);
-        const bool is_shifted = is_left_unsigned(p.w.isa);
-        if (is_shifted || has_planes(p.w)) {
-          const DynamicSums multiplied{sums, rows, is_shifted ? column_sums + column : nullptr,
-                                       has_planes(p.w) ? low_sums : nullptr};
-          HWY_DYNAMIC_DISPATCH(combine_sums)(multiplied);
-        }
-        DynamicTile t = tile_at(p, row, rows, column, columns);
+        multiply(high, sums);
+        if (has_planes(p.w)) multiply(high + plane_bytes(p.w, p.rows), sums + kSums);
         t.sums = sums, t.stride = kTiledColumns;
+        if (has_planes(p.w)) t.low = sums + kSums;
+        if (is_left_unsigned(p.w.isa)) t.column_sums = column_sums + column;
         HWY_DYNAMIC_DISPATCH(apply_dynamic_epilogue)(t, p.activation);
       }
     }
+  finish();
 }
 
-void write_row(const Int8Weights& w, const float* x, int64_t count, const QuantizedRow& to, float scale) {
+void write_row(const Int8Weights& w, const void* x, DType dtype, int64_t count, const QuantizedRow& to, float scale) {
   RowToQuantize row{};
-  row.x = x, row.k = count, row.values = to.values, row.low = to.low;
+  row.x = x, row.dtype = dtype, row.k = count, row.values = to.values, row.low = to.low;
   row.is_wide = is_in_pairs(w), row.flip = quantized_zero(w, 0);
   row.piece = to.piece / quantized_value_bytes(w), row.step = to.step;
   HWY_DYNAMIC_DISPATCH(write_row_values)(row, scale);
@@ -333,13 +385,14 @@ size_t quantized_rows_bytes(const Int8Weights& w, int64_t rows) {
   return scale_bytes(rows) + static_cast<size_t>(aligned(packed));
 }
 
-void quantize_rows(const Int8Weights& w, const float* x, int64_t x_stride, int64_t begin, int64_t end, int64_t rows,
-                   void* out) noexcept {
+void quantize_rows(const Int8Weights& w, const void* x, DType dtype, int64_t x_stride, int64_t begin, int64_t end,
+                   int64_t rows, void* out) noexcept {
+  const int64_t row_bytes = w.k > 0 ? x_stride * static_cast<int64_t>(byte_size(dtype)) : 0;
   for (int64_t i = begin; i < end; ++i) {
     const QuantizedRow to = quantized_row(w, out, rows, i);
-    const float* from = w.k > 0 ? x + i * x_stride : x;
-    *to.scale = dynamic_scale(largest_magnitude(from, w.k), w.x_largest);
-    write_row(w, from, w.k, to, *to.scale);
+    const char* from = static_cast<const char*>(x) + i * row_bytes;
+    *to.scale = dynamic_scale(HWY_DYNAMIC_DISPATCH(largest_magnitude_bits)(from, dtype, w.k), w.x_largest);
+    write_row(w, from, dtype, w.k, to, *to.scale);
   }
 }
 
@@ -348,7 +401,7 @@ int64_t quantized_value_bytes(const Int8Weights& w) { return is_in_pairs(w) ? 2 
 uint8_t quantized_zero(const Int8Weights& w, int plane) { return plane == 0 && is_left_unsigned(w.isa) ? 0x80 : 0; }
 
 uint32_t largest_magnitude(const float* x, int64_t count) noexcept {
-  return HWY_DYNAMIC_DISPATCH(largest_magnitude_bits)(x, count);
+  return HWY_DYNAMIC_DISPATCH(largest_magnitude_bits)(x, f32, count);
 }
 float dynamic_scale(uint32_t magnitude, int32_t x_largest) {
   if (magnitude >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
@@ -356,7 +409,7 @@ float dynamic_scale(uint32_t magnitude, int32_t x_largest) {
 }
 void quantize_numbers(const Int8Weights& w, const float* x, int64_t count, float scale, std::byte* values,
                       std::byte* low) noexcept {
-  write_row(w, x, count, {nullptr, values, low, count * quantized_value_bytes(w), 0}, scale);
+  write_row(w, x, f32, count, {nullptr, values, low, count * quantized_value_bytes(w), 0}, scale);
 }
 QuantizedRow quantized_row(const Int8Weights& w, void* out, int64_t rows, int64_t row) {
   auto* scales = static_cast<float*>(out);

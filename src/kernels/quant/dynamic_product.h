@@ -1,9 +1,9 @@
-// Products of f32 that are computed in integers: rows of x are quantized by their own scales, weights are 8-bit
-// integers with a scale for each column, sums are in i32, and the epilogue makes f32 of them: the kernel of
-// dynamic_quantize_matmul. It runs on AMX tiles where the processor has them, else on 8-bit dot products (VNNI or
-// Arm's, vnni.h), else on multiply-adds of pairs of 16 bits (int8_pairs.h). All of them give the same bits, except that
-// activations like gelu, which are computed in vectors, may differ in the last ones (docs/runtime.md). Neighbour:
-// requantized_product.h, where x and the result are quantized already.
+// Products of f32 or bf16 that are computed in integers: rows of x are quantized by their own scales, weights are 8-bit
+// integers with a scale for each column, sums are in i32, and the epilogue makes f32 of them, which is rounded once for
+// bf16: the kernel of dynamic_quantize_matmul. It runs on AMX tiles where the processor has them, else on 8-bit dot
+// products (VNNI or Arm's, vnni.h), else on multiply-adds of pairs of 16 bits (int8_pairs.h). All of them give the same
+// bits, except that activations like gelu, which are computed in vectors, may differ in the last ones
+// (docs/runtime.md). Neighbour: requantized_product.h, where x and the result are quantized already.
 #pragma once
 
 #include <cstddef>
@@ -40,9 +40,9 @@ size_t quantized_rows_bytes(const Int8Weights& weights, int64_t rows);
 inline constexpr int64_t kQuantizedRows = 32;
 /// Quantizes rows [begin, end) of the `rows` that `out` is for, as dynamic_quantize does (rlx/ops/dynamic_quantize.h):
 /// scale = max(|x|) / weights.x_largest, at least 2^-126, values = round(x * (1 / scale)), ties to even. A row with a
-/// number that is not finite gets a scale of NaN and values of 0. Row i begins at x[i * x_stride]; x may be null if k
-/// is 0.
-void quantize_rows(const Int8Weights& weights, const float* x, int64_t x_stride, int64_t begin, int64_t end,
+/// number that is not finite gets a scale of NaN and values of 0. x is of `dtype`, f32 or bf16. Row i begins at element
+/// i * x_stride; x may be null if k is 0.
+void quantize_rows(const Int8Weights& weights, const void* x, DType dtype, int64_t x_stride, int64_t begin, int64_t end,
                    int64_t rows, void* out) noexcept;
 
 // The steps of quantize_rows(), for numbers that share a scale without being a row (dynamic_convolution.h). Quantized
@@ -79,14 +79,15 @@ struct DynamicProduct {
 
   Int8Weights w;
   int64_t rows = 0;
-  const void* x = nullptr;          ///< what quantize_rows() wrote, for `rows` rows
-  const float* w_scale = nullptr;   ///< [n]
-  const float* bias = nullptr;      ///< [n], or null
-  const float* residual = nullptr;  ///< [rows, n], or null
-  int64_t residual_stride = 0;      ///< in elements, as y_stride
+  const void* x = nullptr;         ///< what quantize_rows() wrote, for `rows` rows
+  const float* w_scale = nullptr;  ///< [n]
+  DType dtype = f32;               ///< of bias, residual and y, f32 or bf16
+  const void* bias = nullptr;      ///< [n], or null
+  const void* residual = nullptr;  ///< [rows, n], or null
+  int64_t residual_stride = 0;     ///< in elements, as y_stride
   bool residual_first = false;
   Activation activation = Activation::none;
-  float* y = nullptr;
+  void* y = nullptr;
   int64_t y_stride = 0;
 };
 /// Computes columns [begin, end) of rows [first, last); `first` is a multiple of kQuantizedRows, `begin` of kColumns.

@@ -1,11 +1,12 @@
 // See the header. w_hh is transposed into the panels of step_product-inl.h: its rows become columns. Gates are padded
-// to whole vectors.
+// to whole vectors. f16 and bf16 are computed as f32, but for bf16 where there are matrix tiles: tiled_steps-inl.h.
 #include "kernels/recurrent/recurrent.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/rounded_up.h"
+#include "kernels/gemm/amx/tiles.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,6 +14,8 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/recurrent/step_product-inl.h"
+#include "kernels/recurrent/tiled_steps-inl.h"
+#include "kernels/vector/narrow_float-inl.h"
 #include "kernels/vector/vector_math-inl.h"
 
 // The packed layout, which is the same for every target. Vectors have at most 16 lanes here and panels 4 vectors.
@@ -37,21 +40,41 @@ namespace {
 template <class T>
 using Tag = StepTag<T>;
 
-/// Packs w[gates * hidden, hidden], transposed, for multiply_step. A vector of columns never spans two gates.
+inline double widened(double v) { return v; }
+template <class N>
+float widened(N v) {
+  return to_f32(v);
+}
+/// to[i] = from[i] as the other type, of which one may be f16 or bf16.
 template <class T>
-void pack(RecurrentCell cell, int64_t hidden, const T* w, T* packed) {
+void copy_numbers(const T* from, int64_t count, T* to) {
+  std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+}
+template <class From, class To>
+void copy_numbers(const From* from, int64_t count, To* to) {
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) store_f32(load_f32(d, from + i), d, to + i);
+  const auto rest = static_cast<size_t>(count - i);
+  if (rest > 0) store_f32_some(load_f32_some(d, from + i, rest), d, to + i, rest);
+}
+
+/// Packs w[gates * hidden, hidden], transposed, for multiply_step. A vector of columns never spans two gates.
+template <class T, class N>
+void pack(RecurrentCell cell, int64_t hidden, const N* w, T* packed) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = panel_width<T>(), gate = gate_stride(hidden),
                 columns = row_stride(cell, hidden), gates = recurrent_gates(cell);
   constexpr int64_t kBlock = 16;  // columns of w at a time: what a block reads and writes stays in the L1 cache
   for (int64_t column = 0; column < columns; column += lanes) {
     const int64_t g = column / gate, neuron = column % gate;
     const int64_t count = g < gates ? std::clamp<int64_t>(hidden - neuron, 0, lanes) : 0;
-    const T* from = w + (g * hidden + neuron) * hidden;
+    const N* from = w + (g * hidden + neuron) * hidden;
     T* to = packed + column / width * width * hidden + column % width;
     for (int64_t first = 0; first < hidden; first += kBlock) {
       const int64_t last = std::min(hidden, first + kBlock);
       for (int64_t l = 0; l < count; ++l)
-        for (int64_t k = first; k < last; ++k) to[k * width + l] = from[l * hidden + k];
+        for (int64_t k = first; k < last; ++k) to[k * width + l] = widened(from[l * hidden + k]);
       for (int64_t l = count; l < lanes; ++l)
         for (int64_t k = first; k < last; ++k) to[k * width + l] = 0;
     }
@@ -103,7 +126,8 @@ void rnn_gates(const T* sums, bool relu, int64_t gate, T* h) {
   });
 }
 
-template <class T>
+/// T: what is computed in; N: what is in memory.
+template <class T, class N>
 void run_steps(const RecurrentArgs& a, int64_t begin, int64_t end, T* scratch) {
   const int64_t rows = end - begin, hidden = a.hidden, gate = gate_stride(hidden), columns = row_stride(a.cell, hidden),
                 gates = recurrent_gates(a.cell), products = gates * hidden;
@@ -113,13 +137,13 @@ void run_steps(const RecurrentArgs& a, int64_t begin, int64_t end, T* scratch) {
   auto fetch = [&](const void* from, T* to) {
     if (!from) return;
     for (int64_t r = 0; r < rows; ++r)
-      std::copy_n(static_cast<const T*>(from) + (begin + r) * hidden, hidden, to + r * gate);
+      copy_numbers(static_cast<const N*>(from) + (begin + r) * hidden, hidden, to + r * gate);
   };
   fetch(a.h0, h);
   if (lstm) fetch(a.c0, c);
   if (gru)
     for (int64_t g = 0; g < gates; ++g)
-      std::copy_n(static_cast<const T*>(a.b_hh) + g * hidden, hidden, bias + g * gate);
+      copy_numbers(static_cast<const N*>(a.b_hh) + g * hidden, hidden, bias + g * gate);
 
   // Without padding, multiply_step adds to the products directly.
   const bool in_place = !gru && columns == products;
@@ -147,7 +171,7 @@ void run_steps(const RecurrentArgs& a, int64_t begin, int64_t end, T* scratch) {
                   in_place ? a.steps * products : columns, sums, columns, rows);
     for (int64_t r = 0; r < rows; ++r) {
       T *sum = sums + r * columns, *state = h + r * gate;
-      if (lstm && a.gates) {
+      if (std::is_same_v<T, N> && lstm && a.gates) {
         const int64_t at = (begin + r) * a.steps + t;
         T* saved_gates = static_cast<T*>(a.gates) + at * products;
         const bool padded = gate != hidden;
@@ -158,24 +182,32 @@ void run_steps(const RecurrentArgs& a, int64_t begin, int64_t end, T* scratch) {
       } else if (lstm) lstm_gates<false>(sum, gate, state, c + r * gate, sum);
       else if (gru) gru_gates(sum, product_of(r) + 2 * hidden, gate, state);
       else rnn_gates(sum, a.cell == RecurrentCell::rnn_relu, gate, state);
-      std::memcpy(static_cast<T*>(a.y) + (begin + r) * a.y_batch_stride + t * a.y_step_stride, state,
-                  size_t(hidden) * sizeof(T));
+      copy_numbers(state, hidden, static_cast<N*>(a.y) + (begin + r) * a.y_batch_stride + t * a.y_step_stride);
     }
   }
   auto deliver = [&](const T* from, void* to) {
-    for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * gate, hidden, static_cast<T*>(to) + (begin + r) * hidden);
+    for (int64_t r = 0; r < rows; ++r)
+      copy_numbers(from + r * gate, hidden, static_cast<N*>(to) + (begin + r) * hidden);
   };
   deliver(h, a.h_n);
   if (lstm) deliver(c, a.c_n);
 }
 
 void pack_any(RecurrentCell cell, DType dtype, int64_t hidden, const void* w, void* packed) {
-  if (dtype == f64) pack(cell, hidden, static_cast<const double*>(w), static_cast<double*>(packed));
-  else pack(cell, hidden, static_cast<const float*>(w), static_cast<float*>(packed));
+  const auto as = [&](auto number, auto* to) { pack(cell, hidden, static_cast<const decltype(number)*>(w), to); };
+  if (dtype == f64) as(double{}, static_cast<double*>(packed));
+  else if (dtype == bf16) as(BF16{}, static_cast<float*>(packed));
+  else if (dtype == f16) as(F16{}, static_cast<float*>(packed));
+  else as(float{}, static_cast<float*>(packed));
 }
 void run_steps_any(const RecurrentArgs& a, int64_t begin, int64_t end, void* scratch) {
-  if (a.dtype == f64) run_steps(a, begin, end, static_cast<double*>(scratch));
-  else run_steps(a, begin, end, static_cast<float*>(scratch));
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if (steps_by_tiles(a.cell, a.dtype)) return run_tiled_steps(a, begin, end, static_cast<char*>(scratch));
+#endif
+  if (a.dtype == f64) run_steps<double, double>(a, begin, end, static_cast<double*>(scratch));
+  else if (a.dtype == bf16) run_steps<float, BF16>(a, begin, end, static_cast<float*>(scratch));
+  else if (a.dtype == f16) run_steps<float, F16>(a, begin, end, static_cast<float*>(scratch));
+  else run_steps<float, float>(a, begin, end, static_cast<float*>(scratch));
 }
 
 }  // namespace
@@ -188,6 +220,7 @@ namespace rlx::kernels {
 namespace {
 HWY_EXPORT(pack_any);
 HWY_EXPORT(run_steps_any);
+/// Of what is computed in.
 size_t element_bytes(DType dtype) { return dtype == f64 ? sizeof(double) : sizeof(float); }
 }  // namespace
 
@@ -195,15 +228,19 @@ int64_t recurrent_gates(RecurrentCell cell) {
   return cell == RecurrentCell::lstm ? 4 : cell == RecurrentCell::gru ? 3 : 1;
 }
 size_t recurrent_weight_bytes(RecurrentCell cell, DType dtype, int64_t hidden) {
+  if (steps_by_tiles(cell, dtype)) return tiled_step_weight_bytes(recurrent_gates(cell), hidden);
   return static_cast<size_t>(row_stride(cell, hidden) * hidden) * element_bytes(dtype);
 }
 size_t recurrent_scratch_bytes(const RecurrentArgs& a, int64_t sequences) {
+  if (steps_by_tiles(a.cell, a.dtype)) return TiledStepLayout(recurrent_gates(a.cell), a.hidden).total;
   int64_t states = a.cell == RecurrentCell::lstm ? 2 : 1, columns = row_stride(a.cell, a.hidden);
   int64_t bias = a.cell == RecurrentCell::gru ? columns : 0;
   return static_cast<size_t>(sequences * (states * gate_stride(a.hidden) + columns) + bias) * element_bytes(a.dtype);
 }
 void pack_recurrent(RecurrentCell cell, DType dtype, int64_t hidden, const void* w_hh, void* packed) noexcept {
-  HWY_DYNAMIC_DISPATCH(pack_any)(cell, dtype, hidden, w_hh, packed);
+  if (steps_by_tiles(cell, dtype))
+    pack_tiled_step(recurrent_gates(cell), hidden, static_cast<const uint16_t*>(w_hh), static_cast<uint16_t*>(packed));
+  else HWY_DYNAMIC_DISPATCH(pack_any)(cell, dtype, hidden, w_hh, packed);
 }
 void recurrent(const RecurrentArgs& args, int64_t begin, int64_t end, void* scratch) noexcept {
   if (begin < end) HWY_DYNAMIC_DISPATCH(run_steps_any)(args, begin, end, scratch);

@@ -1,6 +1,6 @@
 // The recurrence of lstm, gru and rnn: one layer in one direction, for some sequences of a batch, step after step. The
-// input's contribution to all steps is one product (gemm.h), which the caller computes first. f32 and f64. Neighbour:
-// linear_recurrence.h, for states without a weight matrix.
+// input's contribution to all steps is one product (gemm.h), which the caller computes first. f32, f64, f16, bf16.
+// Neighbour: linear_recurrence.h, for states without a weight matrix.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,12 @@ enum class RecurrentCell : uint8_t { lstm, gru, rnn_tanh, rnn_relu };
 /// The number of gates, which are blocks of rows in the weight matrices: lstm i f g o; gru r z n; rnn one.
 int64_t recurrent_gates(RecurrentCell cell);
 
+/// In f16 and bf16, gates are computed in f32 from sums in f32. What goes from step to step is f32 too, but for the h
+/// that an lstm or a gru multiplies with weights of bf16 by matrix tiles (tiled_steps-inl.h): that one is rounded, as
+/// in y. A subnormal number counts as 0 there.
 struct RecurrentArgs {
   RecurrentCell cell = RecurrentCell::lstm;
-  DType dtype = f32;
+  DType dtype = f32;  ///< of all operands and results but `products`, which are f32 for f16 and bf16
   int64_t hidden = 0, steps = 0;
   bool reverse = false;
   const void* w_hh = nullptr;      ///< as pack_recurrent() wrote it
@@ -26,7 +29,7 @@ struct RecurrentArgs {
   int64_t y_batch_stride = 0, y_step_stride = 0;
   const void *h0 = nullptr, *c0 = nullptr;  ///< [batch, hidden], the states before the first step; null for zeros
   void *h_n = nullptr, *c_n = nullptr;      ///< [batch, hidden], the states after the last step; may be h0 and c0
-  void* gates = nullptr;  ///< [batch, steps, 4 * hidden], or null: stored for lstm_backward.h, by an lstm only
+  void* gates = nullptr;  ///< [batch, steps, 4 * hidden], or null: stored for lstm_backward.h, by an lstm of f32 or f64
   void* cells = nullptr;  ///< [batch, steps, hidden], the cell after each step; stored if `gates` is set
 };
 

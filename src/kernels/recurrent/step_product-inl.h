@@ -29,7 +29,7 @@ HWY_INLINE int64_t panel_width() {
   return static_cast<int64_t>(kPanelVectors * hn::Lanes(StepTag<T>()));
 }
 // Rows of a tile, which share a load of the matrix: as many as there are registers for sums.
-inline constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 6 : 3;
+inline constexpr int kStepRows = HWY_MAX_BYTES >= 64 ? 6 : 3;
 
 /// to[row, panel] = from[row, panel] + x[row, 0 .. depth) * panel for `Rows` rows; a null `from` stands for zeros. The
 /// product is summed up before it is added to `from`, so that a sum over several pieces consists of partial sums
@@ -108,7 +108,7 @@ void multiply_step(const T* packed, int64_t depth, int64_t columns, const T* x, 
       // sums.
       while (r < rows) {
         const int64_t remaining = rows - r;
-        switch (divided_up(remaining, divided_up(remaining, int64_t{kTileRows}))) {
+        switch (divided_up(remaining, divided_up(remaining, int64_t{kStepRows}))) {
           case 1: tile.template operator()<1>(); break;
           case 2: tile.template operator()<2>(); break;
           case 3: tile.template operator()<3>(); break;

@@ -75,15 +75,21 @@ Value stretched(Value v, Value x, const Axes& axes) {
   return broadcast_in_dim(v, x.dims(), others);
 }
 
+bool is_half(DType t) { return t == f16 || t == bf16; }
+Value converted(Value v, DType to) { return v.dtype() == to ? v : convert(v, to); }
+/// As f32, if it is f16 or bf16.
+Value widened(Value v) { return is_half(v.dtype()) ? convert(v, f32) : v; }
+
 /// The checks of dtypes and the number of operands that both products share.
 template <class A>
 void require_codes_and_scales(Types in, const A& a) {
-  require_f32_or_f64(in[0]);
   require_largest(a.x_largest, "x_largest");
   if (in[1].dtype != i8) fail(ErrorCode::invalid_argument, "w must be i8, got ", in[1]);
   require_operands(in.size(), size_t{3} + a.has_bias + a.has_residual,
                    flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
-  for (size_t i = 2; i < in.size(); ++i)
+  if (is_half(in[0].dtype) && in[2].dtype != f32)
+    fail(ErrorCode::invalid_argument, "w_scale must be f32 beside x of ", in[0].dtype, ", got ", in[2]);
+  for (size_t i = is_half(in[0].dtype) ? 3 : 2; i < in.size(); ++i)
     if (in[i].dtype != in[0].dtype)
       fail(ErrorCode::invalid_argument, "w_scale, bias and residual must be of x's dtype ", in[0].dtype, ", got ",
            in[i]);
@@ -101,8 +107,8 @@ Value scaled_sum(Value sum, Value w_scale, Value x_scale) {
 /// if x were not rounded. `outputs`: the dim of w that has the scales.
 Many<Value> straight_through(Values in, Values cts, const Transforms& t, const OpDef& product, const Attrs& attrs,
                              int64_t outputs) {
-  const Value codes = convert(in[1], in[0].dtype());
-  std::vector<Value> floats = {in[0], codes * broadcast_in_dim(in[2], codes.dims(), {outputs})};
+  const Value codes = convert(in[1], in[0].dtype()), w_scale = converted(in[2], in[0].dtype());
+  std::vector<Value> floats = {in[0], codes * broadcast_in_dim(w_scale, codes.dims(), {outputs})};
   floats.insert(floats.end(), in.begin() + 3, in.end());
   std::vector<Type> types;
   for (const Value& v : floats) types.push_back(v.type());
@@ -110,7 +116,7 @@ Many<Value> straight_through(Values in, Values cts, const Transforms& t, const O
   const auto d = inlined(in[0].graph(), t.vjp(body, Mask(floats.size(), true), {true}), joined(floats, cts));
   Axes others = axes_from(0, codes.dims().size());
   others.erase(others.begin() + outputs);
-  Many<Value> all = {d[0], Value{}, reduce_sum(d[1] * codes, others)};
+  Many<Value> all = {d[0], Value{}, converted(reduce_sum(d[1] * codes, others), in[2].dtype())};
   for (size_t i = 2; i < d.size(); ++i) all.push_back(d[i]);
   return all;
 }
@@ -162,19 +168,21 @@ OpDef define_dynamic_quantize_matmul() {
   using A = DynamicQuantizeMatmulAttrs;
   return define<A>({
       .name = "dynamic_quantize_matmul",
-      .doc = "fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) + residual, the lesser scale "
-             "multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the "
-             "codes of x[..., k], which "
-             "dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias, residual[..., n] if "
-             "has_residual. Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its derivative looks "
-             "through "
-             "the rounding of x: that of fused_matmul with w w_scale",
+      .doc =
+          "fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) + residual, the lesser scale "
+          "multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the "
+          "codes of x[..., k], which "
+          "dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias, residual[..., n] if "
+          "has_residual. Beside x of f16 or bf16, w_scale is f32, as all between is, and the result is rounded once. "
+          "Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its derivative looks through the "
+          "rounding of x: that of fused_matmul with w w_scale",
       .source = "LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime, "
                 "com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points",
       .operands = {"x", "w", "w_scale", "bias?", "residual?"},
       .surrogate_gradient = true,
       .infer =
           [](Types in, const A& a) {
+            if (!is_half(in[0].dtype)) require_f32_or_f64(in[0]);
             require_codes_and_scales(in, a);
             Type t{in[0].dtype, product_dims(in[0], in[1], a.transpose_rhs)};
             require_dims(in[2], {t.dims.back()}, "w_scale");
@@ -185,13 +193,13 @@ OpDef define_dynamic_quantize_matmul() {
       .decompose =
           [](Values in, const A& a) {
             const int64_t rows = in[0].rank() - 1;
-            const DynamicQuantized x = dynamic_quantize(in[0], {rows}, a.x_largest);
+            const DynamicQuantized x = dynamic_quantize(widened(in[0]), {rows}, a.x_largest);
             Value sum =
                 dot_general(convert(x.codes, i32), convert(in[1], i32), {{}, {}, {rows}, {a.transpose_rhs ? 1 : 0}});
             Value y = scaled_sum(sum, broadcast_in_dim(in[2], sum.dims(), {rows}), stretched(x.scale, sum, {rows}));
-            if (a.has_bias) y = y + broadcast_in_dim(in[3], y.dims(), {rows});
+            if (a.has_bias) y = y + broadcast_in_dim(widened(in[3]), y.dims(), {rows});
             y = activate(y, a.activation);
-            return a.has_residual ? y + in.back() : y;
+            return converted(a.has_residual ? y + widened(in.back()) : y, in[0].dtype());
           },
       .vjp = [](Values in, Values, Values cts, const A& a, const Transforms& t) -> Many<Value> {
         return straight_through(in, cts, t, op::fused_matmul,
@@ -215,6 +223,12 @@ OpDef define_dynamic_quantize_matmul() {
                        A{.transpose_rhs = true, .has_residual = true, .activation = Activation::gelu, .x_largest = 300},
                    .lo = -2,
                    .hi = 2},
+                  {.dims = {{5, 70}, {19, 70}, {19}, {19}, {5, 19}},
+                   .dtypes = {bf16, i8, f32, bf16, bf16},
+                   .attrs = A{true, true, true, Activation::relu, 1023},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{2, 33}, {33, 40}, {40}}, .dtypes = {f16, i8, f32}, .lo = -2, .hi = 2},
                   {.dims = {{7}, {7, 3}, {3}}, .dtypes = {f64, i8, f64}, .lo = -20, .hi = 20},
                   {.dims = {{0, 4}, {4, 2}, {2}}, .dtypes = {f64, i8, f64}, .lo = -9, .hi = 9},
                   {.dims = {{3, 0}, {0, 2}, {2}, {2}},
@@ -242,6 +256,7 @@ OpDef define_dynamic_quantize_conv() {
       .surrogate_gradient = true,
       .infer =
           [](Types in, const A& a) {
+            require_f32_or_f64(in[0]);
             require_codes_and_scales(in, a);
             std::vector<Type> floats = {in[0], Type{in[0].dtype, in[1].dims}};
             floats.insert(floats.end(), in.begin() + 3, in.end());

@@ -60,8 +60,9 @@ TiledProduct::TiledProduct(const BlockProduct& b, const ProductStrategy& strateg
     packed_bytes_ = max_blocks * pair_bytes_ + values_bytes(max_blocks);
   }
   const auto fallback_scratch = static_cast<int64_t>(block_scratch_bytes(kBlockRows, k_, b.lhs, b.rhs, b.packed));
-  slot_bytes_ = packed_bytes_ + kSumsBytes + kFallbackSumsBytes + aligned(fallback_scratch) +
-                (packs_per_thread_ ? shared_bytes_ : 0);
+  pipeline_bytes_ = packed_bytes_ + kSumsBytes + kFallbackSumsBytes + aligned(fallback_scratch);
+  slot_bytes_ =
+      pipeline_bytes_ + (form_ == TileForm::one ? 2 * kSumsBytes : 0) + (packs_per_thread_ ? shared_bytes_ : 0);
 }
 
 TiledProduct::Values TiledProduct::pack_rows(const BlockProduct& b, int64_t row, char* out) const noexcept {
@@ -199,6 +200,7 @@ void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) c
 
 void TiledProduct::multiply_columns(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept {
   const Values* const row_values = values_behind(rows + row_blocks_ * pair_bytes_);
+  Pipeline pipeline;
   for (int64_t c = column_blocks_ * task / column_tasks_; c < column_blocks_ * (task + 1) / column_tasks_; ++c) {
     const int64_t column = c * kTiledColumns;
     Values values;
@@ -206,8 +208,9 @@ void TiledProduct::multiply_columns(const BlockProduct& b, int64_t task, const c
     const Operand right = transposes_ ? packed_columns(slot, values) : columns_of(b, column, slot, values);
     for (int64_t r = 0; r < row_blocks_; ++r)
       multiply(b, r * kBlockRows, rows_of(b, r * kBlockRows, rows + r * pair_bytes_, row_values[r]), column, right,
-               slot);
+               slot, pipeline);
   }
+  pipeline.finish();
 }
 
 void TiledProduct::multiply_rows(const BlockProduct& b, int64_t task, const char* columns, char* slot) const noexcept {
@@ -216,10 +219,12 @@ void TiledProduct::multiply_rows(const BlockProduct& b, int64_t task, const char
   Values* const row_values = values_behind(slot + divided_up(row_blocks_, row_tasks_) * pair_bytes_);
   for (int64_t r = begin; r < end; ++r)
     row_values[r - begin] = pack_rows(b, r * kBlockRows, slot + (r - begin) * pair_bytes_);
+  Pipeline pipeline;
   for (int64_t c = 0; c < column_blocks_; ++c)
     for (int64_t r = begin; r < end; ++r)
       multiply(b, r * kBlockRows, rows_of(b, r * kBlockRows, slot + (r - begin) * pair_bytes_, row_values[r - begin]),
-               c * kTiledColumns, packed_columns(columns + c * pair_bytes_, column_values[c]), slot);
+               c * kTiledColumns, packed_columns(columns + c * pair_bytes_, column_values[c]), slot, pipeline);
+  pipeline.finish();
 }
 
 ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block) const {
@@ -278,10 +283,13 @@ TiledProduct::OutputBlock TiledProduct::output_block(const BlockProduct& b, int6
 }
 
 void TiledProduct::multiply(const BlockProduct& b, int64_t row, const Operand& left, int64_t column,
-                            const Operand& right, char* slot) const noexcept {
+                            const Operand& right, char* slot, Pipeline& pipeline) const noexcept {
   const OutputBlock out = output_block(b, row, column, slot);
   const bool in_range = split_bf16_suffices(left.values->min_magnitude, right.values->min_magnitude);
   const bool both = out.rows > kTileRows;
+  if (in_range && form_ == TileForm::one && !transposes_ && !out.is_y && out.cols == kTiledColumns &&
+      b.y_col_stride == 1 && is_pipelined(b.epilogue->activation, b.y_dtype))
+    return multiply_pipelined_block(b, out, left, right, slot, pipeline);
   if (in_range && transposes_) {
     multiply_transposed(out, right.first.data, left.first.data, slot);
   } else if (in_range && form_ == TileForm::one) {
@@ -292,6 +300,44 @@ void TiledProduct::multiply(const BlockProduct& b, int64_t row, const Operand& l
                    out.sums, out.stride);
   }
   store_output(b, out, *left.values, right.values->min_magnitude, slot);
+}
+
+void TiledProduct::multiply_pipelined_block(const BlockProduct& b, const OutputBlock& out, const Operand& left,
+                                            const Operand& right, char* slot, Pipeline& pipeline) const noexcept {
+  const Epilogue& e = *b.epilogue;
+  auto* const sums = slot + pipeline_bytes_ + pipeline.blocks++ % 2 * kSumsBytes;
+  PipelinedBlock next;
+  next.steps = tile_steps(k_), next.sums = sums, next.upper = left.first, next.first = right.first;
+  next.second = right.second;
+  if (out.rows > kTileRows) next.lower = left.second;
+  if (out.row == 0 && reads_columns_ && out.column + 2 * kTiledColumns <= n_) {
+    const auto tile_at = [&](int64_t tile) {
+      const TileSource from = right_source(b, tile);
+      return TileRows{static_cast<const char*>(from.data), from.k_stride * 4, kTileRows * from.k_stride * 4};
+    };
+    next.next_first = tile_at(out.column / kTileRows + 2), next.next_second = tile_at(out.column / kTileRows + 3);
+  }
+  const bool is_pending = std::exchange(pipeline.is_pending, true);
+  multiply_pipelined(PipelinedTiles::bf16s, next, is_pending ? &pipeline.pending : nullptr);
+  if (e.bias && pipeline.column != out.column) {
+    pipeline.column = out.column;
+    float* const to = pipeline.bias[++pipeline.panels % 2];
+    const char* const from = moved(b.bias, e.bias_dtype, out.column);
+    for (int64_t j = 0; j < kTiledColumns; ++j)
+      to[j] = e.bias_dtype == bf16  ? to_f32(reinterpret_cast<const BF16*>(from)[j])
+              : e.bias_dtype == f16 ? to_f32(reinterpret_cast<const F16*>(from)[j])
+                                    : reinterpret_cast<const float*>(from)[j];
+  }
+  PendingEpilogue& p = pipeline.pending;
+  p.sums = sums, p.rows = out.rows, p.alpha = static_cast<float>(e.alpha);
+  p.bias = e.bias ? pipeline.bias[pipeline.panels % 2] : nullptr, p.activation = e.activation, p.dtype = b.y_dtype;
+  p.y = moved(b.y, b.y_dtype, out.row * b.y_row_stride + out.column), p.y_stride = b.y_row_stride;
+  p.residual_first = e.residual_first, p.residual = nullptr;
+  if (e.residual == Residual::in_place) p.residual = p.y, p.residual_stride = p.y_stride;
+  if (e.residual == Residual::separate) {
+    p.residual_stride = b.residual_row_stride;
+    p.residual = moved(b.residual, b.y_dtype, out.row * p.residual_stride + out.column);
+  }
 }
 
 void TiledProduct::multiply_transposed(const OutputBlock& out, const char* columns, const char* rows,

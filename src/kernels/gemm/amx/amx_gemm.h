@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "kernels/gemm/amx/column_packing.h"
+#include "kernels/gemm/amx/pipelined_blocks.h"
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/product_plan.h"
@@ -64,9 +66,22 @@ class TiledProduct {
     int64_t stride = 0;
   };
   OutputBlock output_block(const BlockProduct& b, int64_t row, int64_t column, char* slot) const;
-  /// Multiplies a block of rows by a block of columns over all of k, and writes y.
+  /// Of one term: the block whose epilogue is computed beside the tile products of the next one (pipelined_blocks.h).
+  struct Pipeline {
+    PendingEpilogue pending = {};
+    bool is_pending = false;
+    int64_t blocks = 0, column = -1, panels = 0;  ///< `column`: of the bias that was widened last
+    float bias[2][kTiledColumns] = {};
+
+    void finish() {
+      if (std::exchange(is_pending, false)) apply_pending(PipelinedTiles::bf16s, pending);
+    }
+  };
+  /// Multiplies a block of rows by a block of columns over all of k, and writes y, or leaves that to the pipeline.
   void multiply(const BlockProduct& b, int64_t row, const Operand& left, int64_t column, const Operand& right,
-                char* slot) const noexcept;
+                char* slot, Pipeline& pipeline) const noexcept;
+  void multiply_pipelined_block(const BlockProduct& b, const OutputBlock& out, const Operand& left,
+                                const Operand& right, char* slot, Pipeline& pipeline) const noexcept;
   /// The sums of a block with the columns as the left operand.
   void multiply_transposed(const OutputBlock& out, const char* columns, const char* rows, char* slot) const noexcept;
   int64_t shared_blocks() const { return rows_first_ ? row_blocks_ : column_blocks_; }
@@ -100,7 +115,7 @@ class TiledProduct {
   bool rows_first_, splits_, transposes_, packs_per_thread_;  // see ProductStrategy
   bool reads_rows_, reads_columns_;                           // tiles of bf16 are loaded from x, from packed weights
   int64_t row_tasks_, column_tasks_;
-  int64_t shared_bytes_, slot_bytes_, packed_bytes_;
+  int64_t shared_bytes_, slot_bytes_, packed_bytes_, pipeline_bytes_;
 };
 
 }  // namespace rlx::kernels

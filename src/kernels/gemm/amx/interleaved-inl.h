@@ -1,14 +1,16 @@
 // Products of matrix tiles, software-pipelined with vector work: a product of two terms (four tile products) keeps the
 // tile multiplier busy for 64 cycles, during which vector instructions can run. The vector instructions must stand
 // between the tile instructions: the processor has so few tile registers for renaming that whatever follows a tile
-// instruction waits until it gets one. Compiled for AVX-512 alone. Users: amx_attention-inl.h, column_packing.cpp. The
-// operands are packed as in tiles.h.
+// instruction waits until it gets one. Compiled for AVX-512 alone. Users: amx_attention-inl.h, column_packing.cpp,
+// recurrent/tiled_steps-inl.h. The operands are packed as in tiles.h.
 #if defined(RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
 #undef RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
 #else
 #define RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
 #endif
+
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/gemm/amx/tiles.h"
@@ -111,6 +113,58 @@ HWY_INLINE void multiply_terms(int64_t steps, const char* upper, const char* low
     }
     if (adds || begin > 0) add_stored_products<kBoth>(sums, stride);
     else store_products<kBoth>(sums, stride * 4);
+  }
+}
+
+/// One of the tile products of multiply_row_block(): tile kTile of a step's columns, which is loaded to registers 5 to
+/// 7 in turn.
+template <int kTile>
+HWY_INLINE void add_row_product(const char* right) {
+  const int64_t stride = 64;
+#define RLX_ROW_PRODUCT(sums, at)                                       \
+  asm volatile("tileloadd (%0,%1,1), %%tmm" at "\n\ttdpbf16ps %%tmm" at \
+               ", %%tmm4, %%tmm" sums ::"r"(right + kTile * 1024),      \
+               "r"(stride)                                              \
+               : "memory")
+  if constexpr (kTile == 0) RLX_ROW_PRODUCT("0", "5");
+  else if constexpr (kTile == 1) RLX_ROW_PRODUCT("1", "6");
+  else if constexpr (kTile == 2) RLX_ROW_PRODUCT("2", "7");
+  else RLX_ROW_PRODUCT("3", "5");
+#undef RLX_ROW_PRODUCT
+}
+
+/// Products of 16 rows of bf16, `stride` bytes apart, with three or four tiles of columns of one term: those of a step
+/// along k lie one behind the other at `right`, then those of the next. sums[tile][row][column] is dense.
+/// between(step, tile), the tile as an integral_constant, is called after each product.
+template <int kTiles, class Between>
+HWY_INLINE void multiply_row_block(int64_t steps, const char* rows, int64_t stride, const char* right, float* sums,
+                                   Between between) {
+  static_assert(kTiles == 3 || kTiles == 4);
+  constexpr int64_t kFloats = kTileRows * kTileRows;
+  for (int64_t begin = 0; begin < steps; begin += kSumTileSteps) {
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::: "memory");
+    const int64_t end = steps - begin > kSumTileSteps ? begin + kSumTileSteps : steps;
+    for (int64_t i = begin; i < end; ++i, rows += 64, right += kTiles * kTileBytes) {
+      asm volatile("tileloadd (%0,%1,1), %%tmm4" ::"r"(rows), "r"(stride) : "memory");
+      const auto multiply = [&](auto tile) HWY_ATTR __attribute__((always_inline)) {
+        add_row_product<tile.value>(right), between(i, tile);
+      };
+      multiply(std::integral_constant<int, 0>()), multiply(std::integral_constant<int, 1>());
+      multiply(std::integral_constant<int, 2>());
+      if constexpr (kTiles == 4) multiply(std::integral_constant<int, 3>());
+    }
+    HWY_ALIGN float partial[kTiles * kFloats];
+    float* const to = begin == 0 ? sums : partial;
+    const int64_t row_bytes = 64;
+    asm volatile(
+        "tilestored %%tmm0, (%0,%1,1)\n\ttilestored %%tmm1, 1024(%0,%1,1)\n\ttilestored %%tmm2, 2048(%0,%1,1)" ::"r"(
+            to),
+        "r"(row_bytes)
+        : "memory");
+    if constexpr (kTiles == 4) asm volatile("tilestored %%tmm3, 3072(%0,%1,1)" ::"r"(to), "r"(row_bytes) : "memory");
+    const hn::ScalableTag<float> d;
+    for (int64_t j = 0; begin > 0 && j < kTiles * kFloats; j += kTileRows)
+      hn::Store(hn::Add(hn::Load(d, sums + j), hn::Load(d, partial + j)), d, sums + j);
   }
 }
 
