@@ -133,7 +133,7 @@ def train(rows, folder, steps, rate, threads):
     random = np.random.default_rng(1)
     params = {name: np.ones(dims, "float32") if len(dims) == 1 else (random.normal(size=dims) * 0.02).astype("float32")
               for name, dims in shapes().items()}  # fmt: skip
-    session = rlx.train.Session(loss, params, rlx.train.adamw(rlx.train.constant(rate, warmup=20), beta2=0.99, weight_decay=0.0),
+    session = rlx.train.Session(loss, params, rlx.train.adamw(rlx.train.cosine(rate, steps, warmup=20, last=0.05), beta2=0.99, weight_decay=0.0),
                                 clip_norm=1.0, session=rlx.Session(threads=threads))  # fmt: skip
     ids, checkpoint, mean = np.array(rows, "int32"), folder / "training.safetensors", math.inf
     if checkpoint.exists(): session.load(checkpoint, ids[:BATCH])
@@ -290,7 +290,7 @@ def main():
     parser.add_argument("--document", action="append", help="a tracked .md file, by its path from the root, that the model learns by heart; may be given several times")
     parser.add_argument("--small", action="store_true", help="a small model and few prompts, in half a minute")
     parser.add_argument("--steps", type=int, help="of training at most, those of earlier runs in --keep included (default 1500; of a small model 300)")
-    parser.add_argument("--rate", type=float, default=2e-3, help="of learning (default 0.002)")
+    parser.add_argument("--rate", type=float, default=2e-3, help="of learning, which falls to a twentieth of it (default 0.002)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, help="folder in which the model stays")
     args = parser.parse_args()

@@ -1,9 +1,9 @@
 // Blocks as small integers, for matrix tiles: an integer is one bf16 term, the number that it stands for has three. Of
 // formats whose runs of 32 or more elements have a scale s and perhaps a minimum m: w = s q - m. A minimum is never
 // subtracted from a sum of s q x, because what is left may be much smaller than both. Instead w = s (q - z) + rest,
-// where the zero point z is the integer next to m / s, and rest = s z - m: then |s (q - z)| <= 2 |w| and
-// |rest| <= |w|, so that errors are relative to the number itself. The rests of runs are multiplied with the sums of x
-// over the runs. User: tiled_blocks.cpp.
+// where the zero point z is that of the format's integers which is next to m / s, and rest = s z - m: then
+// |s (q - z)| <= 2 |w| and |rest| <= |w|, so that errors are relative to the number itself. The rests of runs are
+// multiplied with the sums of x over the runs. User: tiled_blocks.cpp.
 #pragma once
 
 #include <cstddef>
