@@ -22,6 +22,8 @@ constexpr int64_t kBlock = 2 * kTileRows;                // rows, and columns, o
 constexpr int64_t kChunk = kSumTileSteps * kTileFloats;  // along k: the elements of a partial sum
 constexpr int64_t kStripBlocks = 4;                      // blocks of columns that are packed at a time
 constexpr int64_t kMaxGroupBlocks = 16;                  // blocks of rows that are packed at a time
+// Beside integers, which are cheap to pack, a chunk of the rows stays in the second-level cache, too.
+constexpr int64_t kIntegerGroupBlocks = 8;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kDecodedBytes = kTileRows * kChunk * 4;
 constexpr int64_t kBlockBytes = kBlock * kBlock * 4;
@@ -29,6 +31,12 @@ constexpr int64_t kBlockBytes = kBlock * kBlock * 4;
 constexpr int64_t kRestsBytes = 3 * kTileBytes;               // of 16 columns or rows
 constexpr int64_t kScalesBytes = kSumTileSteps * kBlock * 4;  // of 32 columns
 static_assert(kChunk / kTileFloats == kTileFloats);
+
+/// Of groups of nearly equal size.
+int64_t group_blocks(int64_t blocks, int64_t max) {
+  const int64_t groups = std::max<int64_t>(divided_up(blocks, max), 1);
+  return divided_up(blocks, groups);
+}
 
 }  // namespace
 
@@ -60,7 +68,8 @@ TiledBlockProduct::TiledBlockProduct(const BlockWeightsProduct& p, DType x_dtype
       w_form_(x_dtype == bf16 || format_ == bf16 ? TileForm::one : TileForm::three),
       has_integers_(x_form_ == TileForm::three && has_integers(format_)),
       has_rests_(has_integers_ && has_rests(format_)), k_(p.k), n_(n), threads_(std::max(threads, 1)),
-      chunks_(divided_up(k_, kChunk)), group_blocks_(std::min(divided_up(p.rows, kBlock), kMaxGroupBlocks)),
+      chunks_(divided_up(k_, kChunk)),
+      group_blocks_(group_blocks(divided_up(p.rows, kBlock), has_integers_ ? kIntegerGroupBlocks : kMaxGroupBlocks)),
       // Rows of sums are not a power of two apart, which would be the same place of the cache.
       sums_stride_(group_blocks_ * kBlock + kTileRows) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
