@@ -17,7 +17,8 @@ second differs. Beside llama.cpp with the same numbers as floats, where nobody r
 to with floats and with the folder. A text may part where llama.cpp's two likeliest tokens differ by less than the bound (TOLERANCE), which is then
 printed; RLX is asked for every position of llama.cpp's text, so that what follows is judged, too. Exit status 0 means that nothing else differs.
 
-With --keep the folder stays, and training goes on from where it was; --steps ends it early. Needs numpy, tokenizers, xllamacpp.
+With --keep the folder stays, and training goes on from where it was; --steps ends it early. --small is the same with a model of 1.1 M params, README.md
+alone, 12 prompts and 16 tokens of each: half a minute, a test (`judge.byte_pair_model`). Needs numpy, tokenizers, xllamacpp; without one of them the exit status is 77.
 """
 
 import argparse
@@ -49,6 +50,11 @@ ENOUGH = 0.1  # mean loss of an epoch, in nats a token
 TOLERANCE = 2.4e-5
 ODD_TEXTS = ["", " ", "\n\n\n", "  indented\n\tand tabs  ", "naïve façade, Größe, 日本語, 😀👍🏽", "I'LL we'd it's", "1234567 3.14159e-10", f"{BOS} text {EOS}",
              "<|begin_of_tex", "\r\n\r\n end", "a\u0301 \u200b zero", "ſ'S", "x" * 300]  # fmt: skip
+
+
+def make_small():
+    global VOCABULARY, INTERMEDIATE, LAYERS, PROMPTS, WRITTEN
+    VOCABULARY, INTERMEDIATE, LAYERS, PROMPTS, WRITTEN = 1024, 256, 2, 12, 16
 
 
 def documents():
@@ -127,7 +133,7 @@ def train(rows, folder, steps, rate, threads):
     random = np.random.default_rng(1)
     params = {name: np.ones(dims, "float32") if len(dims) == 1 else (random.normal(size=dims) * 0.02).astype("float32")
               for name, dims in shapes().items()}  # fmt: skip
-    session = rlx.train.Session(loss, params, rlx.train.adamw(rlx.train.constant(rate, warmup=20), beta2=0.99, weight_decay=0.0),
+    session = rlx.train.Session(loss, params, rlx.train.adamw(rlx.train.cosine(rate, steps, warmup=20, last=0.05), beta2=0.99, weight_decay=0.0),
                                 clip_norm=1.0, session=rlx.Session(threads=threads))  # fmt: skip
     ids, checkpoint, mean = np.array(rows, "int32"), folder / "training.safetensors", math.inf
     if checkpoint.exists(): session.load(checkpoint, ids[:BATCH])
@@ -282,12 +288,21 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rlx", type=pathlib.Path, help="the program")
     parser.add_argument("--document", action="append", help="a tracked .md file, by its path from the root, that the model learns by heart; may be given several times")
-    parser.add_argument("--steps", type=int, default=1500, help="of training at most, those of earlier runs in --keep included (default 1500)")
-    parser.add_argument("--rate", type=float, default=2e-3, help="of learning (default 0.002)")
+    parser.add_argument("--small", action="store_true", help="a small model and few prompts, in half a minute")
+    parser.add_argument("--steps", type=int, help="of training at most, those of earlier runs in --keep included (default 1500; of a small model 300)")
+    parser.add_argument("--rate", type=float, default=2e-3, help="of learning, which falls to a twentieth of it (default 0.002)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, help="folder in which the model stays")
     args = parser.parse_args()
-    from tokenizers import Tokenizer
+    try:
+        import xllamacpp  # noqa: F401
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        print(f"skipped: {error} (scripts/bench-deps tokenizers xllamacpp)")
+        return 77
+    if args.small: make_small()
+    steps_at_most = args.steps or (300 if args.small else 1500)
+    learnt = args.document or (["README.md"] if args.small else ["README.md", "CONTRIBUTING.md"])
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or pathlib.Path(temporary)
@@ -295,8 +310,8 @@ def main():
         texts = documents()
         if not (folder / "tokenizer.json").exists(): learn_tokenizer(texts.values(), folder / "tokenizer.json")
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        rows = rows_of(tokenizer, [texts[name] for name in args.document or ["README.md", "CONTRIBUTING.md"]])
-        params, steps = train([ids for _, ids in rows], folder, args.steps, args.rate, args.threads)
+        rows = rows_of(tokenizer, [texts[name] for name in learnt])
+        params, steps = train([ids for _, ids in rows], folder, steps_at_most, args.rate, args.threads)
         print(f"{sum(x.size for x in params.values()):,} params, {len(rows)} rows of {ROW} tokens, {steps} steps")
         write_folder(params, tokenizer, folder)
         files = {"f32": folder / "f32.gguf"}
@@ -306,8 +321,9 @@ def main():
             subprocess.run([args.rlx.resolve(), "convert", files["f32"], "-o", files[kind], "--quantize", kind], check=True)
 
         prompts = [prompt_of(rows[i * len(rows) // PROMPTS][0]) for i in range(PROMPTS)]
-        lines = {line for text in texts.values() for line in text.split("\n")}
-        wanted = {text: tokenizer.encode(text).ids for text in [*dict.fromkeys(prompts), *sorted(lines), *texts.values(), *ODD_TEXTS]}
+        compared = [texts[name] for name in (learnt if args.small else texts)]
+        lines = {line for text in compared for line in text.split("\n")}
+        wanted = {text: tokenizer.encode(text).ids for text in [*dict.fromkeys(prompts), *sorted(lines), *compared, *ODD_TEXTS]}
         models = {kind: rlx.llm.load(path, threads=args.threads) for kind, path in {"folder": folder, **files}.items()}
         wrong = sum(judge_tokens(f"rlx, {kind}", models[kind].encode, wanted) for kind in ("folder", "f32"))
         for kind, path in files.items():

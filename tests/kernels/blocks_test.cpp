@@ -24,15 +24,16 @@ namespace {
 
 constexpr float kGreatest = 1e4F;
 
-/// What is decoded at once: a block, or halves.
+/// What is decoded at once: a block, or floats.
 struct Unit {
   int64_t elements, bytes;
   explicit Unit(DType t)
-      : elements(is_block(t) ? info(t).block_elements : BlockWeightsProduct::kHalvesTogether),
-        bytes(is_block(t) ? info(t).block_bytes : 2 * elements) {}
+      : elements(is_block(t) ? info(t).block_elements : BlockWeightsProduct::kFloatsTogether),
+        bytes(is_block(t) ? info(t).block_bytes : static_cast<int64_t>(byte_size(t)) * elements) {}
 };
 void decode_unit(DType t, const std::byte* from, float* to) {
   if (is_block(t)) return block_decoder(t)(from, 1, to);
+  if (t == f32) return void(std::memcpy(to, from, static_cast<size_t>(Unit(t).bytes)));
   for (int64_t i = 0; i < Unit(t).elements; ++i) {
     uint16_t bits = 0;
     std::memcpy(&bits, from + 2 * i, sizeof bits);
@@ -69,7 +70,7 @@ struct Blocks {
 template <class F>
 void for_each_format(F f) {
   for (size_t i = 0; i < kDTypeCount; ++i)
-    if (const auto t = static_cast<DType>(i); is_block(t) || t == f16 || t == bf16) f(t);
+    if (const auto t = static_cast<DType>(i); is_block(t) || t == f32 || t == f16 || t == bf16) f(t);
 }
 
 /// The worst error of a product, over the bound of f32 sums of k terms: 4 sqrt(k) 2^-24 of the sum of magnitudes.
@@ -93,7 +94,7 @@ double worst_of_bound(const Blocks& w, const float* x, int64_t rows, int64_t col
 
 }  // namespace
 
-TEST_CASE("blocks: every format, and halves, are decoded as by scalar decoders, bit by bit") {
+TEST_CASE("blocks: every format, and floats, are decoded as by scalar decoders, bit by bit") {
   for_each_format([](DType format) {
     // Random halves are subnormal once in 32 times, and no finite numbers as often.
     const int64_t count = 2000;
@@ -296,11 +297,11 @@ struct ManyRows {
     if (is_block(t)) {
       Blocks blocks(t, n * k / Unit(t).elements, true, 17);
       w = std::move(blocks.bytes), numbers = std::move(blocks.elements);
-    } else {  // random bits of halves would nearly all be out of the range of tiles
-      const test::Elements halves = test::Elements::random(t, n * k, 17);
-      const auto* bytes = static_cast<const std::byte*>(halves.data());
-      w.assign(bytes, bytes + 2 * n * k);
-      for (int64_t i = 0; i < n * k; ++i) numbers.push_back(static_cast<float>(halves[i]));
+    } else {  // random bits of floats would nearly all be out of the range of tiles
+      const test::Elements floats = test::Elements::random(t, n * k, 17);
+      const auto* bytes = static_cast<const std::byte*>(floats.data());
+      w.assign(bytes, bytes + static_cast<int64_t>(byte_size(t)) * n * k);
+      for (int64_t i = 0; i < n * k; ++i) numbers.push_back(static_cast<float>(floats[i]));
     }
     const test::Elements all = test::Elements::random(f32, m * k, 19);
     x.assign(static_cast<const float*>(all.data()), static_cast<const float*>(all.data()) + m * k);
@@ -353,10 +354,80 @@ TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of many rows by tiles are as ex
   };
   // More than one chunk of k, of which the last is a part; columns that fill no block.
   for_each_format([&](DType format) { check(format, 40, 1280, 50, 1); });
-  for (const DType format : {q8_0, q4_k, bf16, f16}) {
+  for (const DType format : {q8_0, q4_k, q5_1, q6_k, bf16, f16, f32}) {
     check(format, 24, 256, 32, 1);
     check(format, 49, 2304, 49, 2);
     check(format, 530, 256, 145, 3);  // two groups of rows, two strips of columns
+  }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: by tiles, too, an error is one of the sum's own terms, whatever cancels") {
+  if (!are_there) return;
+  // x is large where a weight is nothing or next to it, so that what a minimum takes away is much larger than the sum.
+  const int64_t k = 1024, n = 32;
+  for (const DType format : {q4_k, q5_k, q4_1, q5_1, q8_0, q4_0, iq4_xs})
+    for (int64_t column = 0; column < n; column += 3) {
+      ManyRows p(format, 32, k, n);
+      for (int64_t r = 0; r < p.m; ++r)
+        for (int64_t i = 0; i < k; ++i) {
+          // 2^-40 to 2^40, the larger the nearer to 0 the weight is.
+          const float w = std::abs(p.number(column, i));
+          const int exponent = w == 0 ? 40 : std::clamp(-2 * std::ilogb(w), -40, 40);
+          float& v = p.x[static_cast<size_t>(r * k + i)];
+          v = std::ldexp(v, exponent);
+        }
+      p.run(p.product(), 1);
+      double worst = 0;
+      for (int64_t r = 0; r < p.m; ++r) {
+        const auto [want, magnitude] = p.sum(r, column);
+        const double error = std::abs(static_cast<double>(p.y[static_cast<size_t>(r * n + column)]) - want);
+        worst = std::max(worst, magnitude > 0 ? error / magnitude : error);
+      }
+      INFO(std::string(name_of(format)), ", column ", column);
+      CHECK(worst < 3.97 * 32 * 0x1p-24);
+    }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "blocks: elements of q4_k that are nothing add nothing to many rows, however large x is") {
+  if (!are_there) return;
+  // Scale 1 and minimum 3 for all runs, and the value 3 everywhere, so that all elements are 0, but for each last one.
+  ManyRows p(q4_k, 32, 256, 32);
+  for (int64_t j = 0; j < p.n; ++j) {
+    std::byte* const block = p.w.data() + j * 144;
+    const uint8_t head[16] = {0, 0x3c, 0, 0x3c, 1, 1, 1, 1, 3, 3, 3, 3, 0x31, 0x31, 0x31, 0x31};
+    std::memcpy(block, head, sizeof head);
+    std::fill_n(block + 16, 128, std::byte{0x33});
+    block[143] = std::byte{0x43};
+  }
+  for (int64_t r = 0; r < p.m; ++r) {
+    std::fill_n(p.x.data() + r * p.k, p.k, 3e12F);
+    p.x[static_cast<size_t>(r * p.k + 255)] = 0.3F;
+  }
+  p.run(p.product(), 1);
+  for (const float y : p.y) CHECK(y == 0.3F);
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: scales and minima that tiles do not take leave the block to multiply-adds") {
+  if (!are_there) return;
+  const auto with_halves = [](uint16_t d, uint16_t min) {
+    ManyRows p(q4_k, 32, 256, 64);
+    std::memcpy(p.w.data() + 5 * 144, &d, 2), std::memcpy(p.w.data() + 5 * 144 + 2, &min, 2);
+    block_decoder(q4_k)(p.w.data() + 5 * 144, 1, p.numbers.data() + 5 * 256);
+    p.run(p.product(), 1);
+    return p;
+  };
+  // A scale of nothing beside minima; both nothing; the smallest; an infinite one; no number.
+  for (const auto& [d, min] : {std::pair{0, 0x3c00}, {0, 0}, {1, 1}, {1, 0x3c00}, {0x7bff, 1}, {0x3c00, 0x8001}}) {
+    ManyRows p = with_halves(static_cast<uint16_t>(d), static_cast<uint16_t>(min));
+    INFO("scale ", d, ", minimum ", min);
+    CHECK(p.worst_error() < 0x1p-21);
+  }
+  const ManyRows infinite = with_halves(0x7c00, 0x3c00), odd = with_halves(0x3c00, 0x7e00);
+  for (int64_t r = 0; r < 32; ++r) {
+    CHECK(!std::isfinite(infinite.y[static_cast<size_t>(r * 64 + 5)]));
+    CHECK(std::isnan(odd.y[static_cast<size_t>(r * 64 + 5)]));
+    CHECK(std::isfinite(odd.y[static_cast<size_t>(r * 64 + 4)]));
   }
 }
 

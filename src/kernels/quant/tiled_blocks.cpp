@@ -10,7 +10,9 @@
 
 #include "base/rounded_up.h"
 #include "kernels/gemm/amx/one_term.h"
+#include "kernels/gemm/amx/scaled_steps.h"
 #include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/quant/integer_blocks.h"
 #include "kernels/vector/narrow_float.h"
 
 namespace rlx::kernels {
@@ -20,9 +22,21 @@ constexpr int64_t kBlock = 2 * kTileRows;                // rows, and columns, o
 constexpr int64_t kChunk = kSumTileSteps * kTileFloats;  // along k: the elements of a partial sum
 constexpr int64_t kStripBlocks = 4;                      // blocks of columns that are packed at a time
 constexpr int64_t kMaxGroupBlocks = 16;                  // blocks of rows that are packed at a time
+// Beside integers, which are cheap to pack, a chunk of the rows stays in the second-level cache, too.
+constexpr int64_t kIntegerGroupBlocks = 8;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kDecodedBytes = kTileRows * kChunk * 4;
 constexpr int64_t kBlockBytes = kBlock * kBlock * 4;
+// The rests of a chunk's runs, or the sums of x over them, are one more step of three terms.
+constexpr int64_t kRestsBytes = 3 * kTileBytes;               // of 16 columns or rows
+constexpr int64_t kScalesBytes = kSumTileSteps * kBlock * 4;  // of 32 columns
+static_assert(kChunk / kTileFloats == kTileFloats);
+
+/// Of groups of nearly equal size.
+int64_t group_blocks(int64_t blocks, int64_t max) {
+  const int64_t groups = std::max<int64_t>(divided_up(blocks, max), 1);
+  return divided_up(blocks, groups);
+}
 
 }  // namespace
 
@@ -40,6 +54,8 @@ struct TiledBlockProduct::Group {
 struct TiledBlockProduct::Columns {
   TileRows upper = {nullptr, 64, 0}, lower = {nullptr, 64, 0};
   float min_magnitude = kInfinity;
+  const float* scales = nullptr;  ///< of integers
+  const char* rests = nullptr;    ///< of the upper columns, packed; then of the lower ones
 };
 
 bool TiledBlockProduct::pays(int64_t rows, int64_t k, int64_t n) {
@@ -49,20 +65,29 @@ bool TiledBlockProduct::pays(int64_t rows, int64_t k, int64_t n) {
 
 TiledBlockProduct::TiledBlockProduct(const BlockWeightsProduct& p, DType x_dtype, int64_t n, int threads)
     : format_(p.format), x_form_(x_dtype == bf16 ? TileForm::one : TileForm::three),
-      w_form_(x_dtype == bf16 || format_ == bf16 ? TileForm::one : TileForm::three), k_(p.k), n_(n),
-      threads_(std::max(threads, 1)), chunks_(divided_up(k_, kChunk)),
-      group_blocks_(std::min(divided_up(p.rows, kBlock), kMaxGroupBlocks)),
+      w_form_(x_dtype == bf16 || format_ == bf16 ? TileForm::one : TileForm::three),
+      has_integers_(x_form_ == TileForm::three && has_integers(format_)),
+      has_rests_(has_integers_ && has_rests(format_)), k_(p.k), n_(n), threads_(std::max(threads, 1)),
+      chunks_(divided_up(k_, kChunk)),
+      group_blocks_(group_blocks(divided_up(p.rows, kBlock), has_integers_ ? kIntegerGroupBlocks : kMaxGroupBlocks)),
       // Rows of sums are not a power of two apart, which would be the same place of the cache.
       sums_stride_(group_blocks_ * kBlock + kTileRows) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  rows_bytes_ = group_blocks_ * row_pair_bytes(k_) + aligned(chunks_ * kMaxGroupBlocks * kFloat);
-  packed_bytes_ = format_ == bf16 ? 0 : 2 * tiled_bytes(std::min(k_, kChunk), w_form_);
+  rows_bytes_ = mins_offset() + aligned(chunks_ * kMaxGroupBlocks * kFloat);
+  const int64_t elements = std::min(k_, kChunk);
+  if (has_integers_) packed_bytes_ = 2 * tiled_bytes(elements, TileForm::one) + 2 * kRestsBytes + kScalesBytes;
+  else packed_bytes_ = format_ == bf16 ? 0 : 2 * tiled_bytes(elements, w_form_);
   sums_bytes_ = kStripBlocks * kBlock * sums_stride_ * kFloat;
   wide_bytes_ = x_form_ == TileForm::one ? aligned(BlockWeightsProduct::kMaxRows * k_ * kFloat) : 0;
-  slot_bytes_ = kDecodedBytes + kStripBlocks * packed_bytes_ + sums_bytes_ + kBlockBytes + wide_bytes_;
+  slot_bytes_ = kDecodedBytes + kStripBlocks * packed_bytes_ + sums_bytes_ + kStripBlocks * kBlockBytes + wide_bytes_;
 }
 
-int64_t TiledBlockProduct::row_pair_bytes(int64_t k) const { return 2 * tiled_bytes(k, x_form_); }
+int64_t TiledBlockProduct::row_pair_bytes(int64_t k) const {
+  return 2 * tiled_bytes(k, x_form_) + (has_rests_ ? 2 * kRestsBytes : 0);
+}
+int64_t TiledBlockProduct::mins_offset() const {
+  return group_blocks_ * ((chunks_ - 1) * row_pair_bytes(kChunk) + row_pair_bytes(chunk_elements(chunks_ - 1)));
+}
 int64_t TiledBlockProduct::chunk_elements(int64_t chunk) const { return std::min(kChunk, k_ - chunk * kChunk); }
 
 void TiledBlockProduct::pack_rows(const Group& group, int64_t chunk, int64_t block) const noexcept {
@@ -71,6 +96,8 @@ void TiledBlockProduct::pack_rows(const Group& group, int64_t chunk, int64_t blo
   const DType dtype = x_form_ == TileForm::one ? bf16 : f32;
   float min_magnitude = kInfinity;
   int32_t singles[kTileRows];
+  alignas(64) float sums[kTileRows * kTileFloats];
+  char* out_sums = out + 2 * tiled_bytes(elements, x_form_);
   for (int64_t row = block * kBlock; row < (block + 1) * kBlock; row += kTileRows, out += kTileBytes) {
     const int64_t from = group.first + std::min(row, group.rows - 1);  // nothing is read behind the end
     const TileSource rows{
@@ -80,8 +107,16 @@ void TiledBlockProduct::pack_rows(const Group& group, int64_t chunk, int64_t blo
         .dtype = dtype,
         .singles = singles};
     std::fill_n(singles, kTileRows, -1);
-    min_magnitude = std::min(min_magnitude, pack_right_tiles(rows, std::clamp<int64_t>(group.rows - row, 0, kTileRows),
-                                                             elements, x_form_, out));
+    const int64_t count = std::clamp<int64_t>(group.rows - row, 0, kTileRows);
+    min_magnitude = std::min(min_magnitude, pack_right_tiles(rows, count, elements, x_form_, out));
+    if (has_rests_) {
+      const int64_t runs = elements / kTileFloats;
+      for (int64_t i = 0; i < count; ++i)
+        sum_runs(static_cast<const float*>(rows.data) + i * rows.row_stride, runs, sums + i * kTileFloats);
+      const TileSource source{.data = sums, .row_stride = kTileFloats, .k_stride = 1};
+      min_magnitude = std::min(min_magnitude, pack_right_tiles(source, count, runs, TileForm::three, out_sums));
+      out_sums += kTileBytes;
+    }
     // A row with only one number is for the fp32 fallback.
     if (std::any_of(singles, singles + kTileRows, [](int32_t at) { return at >= 0; })) min_magnitude = 0;
   }
@@ -112,9 +147,12 @@ TiledBlockProduct::Columns TiledBlockProduct::columns_of(const Group& group, int
         tiles = {to, 64, kTileBytes};
       }
     } else {
-      decode_block_rows(format_, from, row_bytes, rows, elements / format.block_elements, decoded, elements);
+      TileSource source{.data = from, .row_stride = k_};
+      if (format_ != f32) {
+        decode_block_rows(format_, from, row_bytes, rows, elements / format.block_elements, decoded, elements);
+        source = {.data = decoded, .row_stride = elements};
+      }
       char* to = packed + half * tiled_bytes(elements, w_form_);
-      const TileSource source{.data = decoded, .row_stride = elements};
       min_magnitude = w_form_ == TileForm::one ? pack_left_rounded(source, rows, elements, to)
                                                : pack_left_tiles(source, rows, elements, w_form_, to);
       tiles = {to, 64, static_cast<int64_t>(w_form_) * kTileBytes};
@@ -122,6 +160,49 @@ TiledBlockProduct::Columns TiledBlockProduct::columns_of(const Group& group, int
     made.min_magnitude = std::min(made.min_magnitude, min_magnitude);
   }
   return made;
+}
+
+TiledBlockProduct::Columns TiledBlockProduct::integer_columns_of(const Group& group, int64_t chunk, int64_t column,
+                                                                 float* rests, char* packed) const noexcept {
+  const DTypeInfo& format = info(format_);
+  const int64_t elements = chunk_elements(chunk), steps = tile_steps(elements);
+  const auto bytes_of = [&](int64_t count) { return count / format.block_elements * format.block_bytes; };
+  const int64_t row_bytes = bytes_of(k_), half_bytes = tiled_bytes(elements, TileForm::one);
+  char* const packed_rests = packed + 2 * half_bytes;
+  auto* const scales = reinterpret_cast<float*>(packed_rests + 2 * kRestsBytes);
+  Columns made;
+  made.min_magnitude = 1;
+  made.scales = scales;
+  if (has_rests_) made.rests = packed_rests;
+  for (int64_t half = 0; half < 2; ++half) {
+    const int64_t begin = column + half * kTileRows, rows = std::clamp<int64_t>(n_ - begin, 0, kTileRows);
+    char* const to = packed + half * half_bytes;
+    (half ? made.lower : made.upper) = {to, 64, kTileBytes};
+    const bool fits = pack_integers(format_, group.p.w + begin * row_bytes + bytes_of(chunk * kChunk), row_bytes, rows,
+                                    steps, {to, scales + half * kTileRows, rests});
+    if (!fits) made.min_magnitude = 0;
+    if (!has_rests_) continue;
+    const TileSource source{.data = rests, .row_stride = kTileFloats, .k_stride = 1};
+    made.min_magnitude = std::min(
+        made.min_magnitude, pack_left_tiles(source, rows, steps, TileForm::three, packed_rests + half * kRestsBytes));
+  }
+  return made;
+}
+
+void TiledBlockProduct::multiply_integers(std::span<const Columns> all, const char* rows, int64_t steps,
+                                          float* const* sums, int64_t stride) const noexcept {
+  ScaledRows blocks[kStripBlocks];
+  for (size_t c = 0; c < all.size(); ++c) {
+    const Columns& columns = all[c];
+    blocks[c] = {columns.upper.data, columns.lower.data, columns.scales, sums[c]};
+    if (has_rests_) {
+      const char* const rests_of_rows = rows + steps * 6 * kTileBytes;
+      multiply_tiles(TileForm::three, 1, columns.rests, columns.rests + kRestsBytes, rests_of_rows, sums[c], stride);
+    } else {
+      for (int64_t i = 0; i < kBlock; ++i) std::fill_n(sums[c] + i * stride, kBlock, 0.0F);
+    }
+  }
+  add_scaled_steps(steps, {blocks, all.size()}, rows, stride);
 }
 
 void TiledBlockProduct::multiply_tiles_of(const Columns& columns, const char* rows, int64_t steps, float* sums,
@@ -171,7 +252,7 @@ void TiledBlockProduct::multiply_strip(const Group& group, int64_t strip, char* 
   char* const packed = slot + kDecodedBytes;
   auto* const sums = reinterpret_cast<float*>(packed + kStripBlocks * packed_bytes_);
   float* const block = sums + kStripBlocks * kBlock * sums_stride_;
-  float* const wide = block + kBlock * kBlock;
+  float* const wide = block + kStripBlocks * kBlock * kBlock;
   const int64_t first = strip * kStripBlocks * kBlock;
   const int64_t column_blocks = std::min(kStripBlocks, divided_up(n_ - first, kBlock));
   bool is_out[kStripBlocks][kMaxGroupBlocks] = {};
@@ -180,21 +261,30 @@ void TiledBlockProduct::multiply_strip(const Group& group, int64_t strip, char* 
     const char* const rows = group.packed + group_blocks_ * row_pair_bytes(kChunk) * chunk;
     Columns all[kStripBlocks];
     for (int64_t c = 0; c < column_blocks; ++c)
-      all[c] = columns_of(group, chunk, first + c * kBlock, decoded, packed + c * packed_bytes_);
-    for (int64_t r = 0; r < group.blocks(); ++r)
+      all[c] = has_integers_ ? integer_columns_of(group, chunk, first + c * kBlock, decoded, packed + c * packed_bytes_)
+                             : columns_of(group, chunk, first + c * kBlock, decoded, packed + c * packed_bytes_);
+    for (int64_t r = 0; r < group.blocks(); ++r) {
+      // Those that are in range, and their sums over the chunk.
+      Columns in_range[kStripBlocks];
+      float *to[kStripBlocks], *of_chunk[kStripBlocks];
+      size_t count = 0;
       for (int64_t c = 0; c < column_blocks; ++c) {
-        const Columns& columns = all[c];
-        is_out[c][r] |= !split_bf16_suffices(columns.min_magnitude, group.min_of(chunk, r));
+        is_out[c][r] |= !split_bf16_suffices(all[c].min_magnitude, group.min_of(chunk, r));
         if (is_out[c][r]) continue;
-        float* const to = sums + c * kBlock * sums_stride_ + r * kBlock;
-        float* const sum = chunk == 0 ? to : block;
-        const int64_t stride = chunk == 0 ? sums_stride_ : kBlock;
-        multiply_tiles_of(columns, rows + r * row_pair_bytes(elements), steps, sum, stride);
-        if (chunk == 0) continue;
-        for (int64_t i = 0; i < (columns.lower.data ? kBlock : kTileRows); i += kTileRows)
-          for (int64_t j = 0; j < kBlock; j += kTileRows)
-            add_tile(block + i * kBlock + j, kBlock, to + i * sums_stride_ + j, sums_stride_);
+        to[count] = sums + c * kBlock * sums_stride_ + r * kBlock;
+        of_chunk[count] = chunk == 0 ? to[count] : block + c * kBlock * kBlock;
+        in_range[count++] = all[c];
       }
+      const int64_t stride = chunk == 0 ? sums_stride_ : kBlock;
+      const char* const packed_rows = rows + r * row_pair_bytes(elements);
+      if (has_integers_) multiply_integers({in_range, count}, packed_rows, steps, of_chunk, stride);
+      else
+        for (size_t c = 0; c < count; ++c) multiply_tiles_of(in_range[c], packed_rows, steps, of_chunk[c], stride);
+      for (size_t c = 0; chunk > 0 && c < count; ++c)
+        for (int64_t i = 0; i < (in_range[c].lower.data ? kBlock : kTileRows); i += kTileRows)
+          for (int64_t j = 0; j < kBlock; j += kTileRows)
+            add_tile(of_chunk[c] + i * kBlock + j, kBlock, to[c] + i * sums_stride_ + j, sums_stride_);
+    }
   }
   std::memset(block, 0, kBlockBytes);
   for (int64_t r = 0; r < group.blocks(); ++r)
@@ -209,7 +299,7 @@ void TiledBlockProduct::run(const BlockWeightsProduct& p, const void* x, void* s
   y.y = p.y, y.y_dtype = p.y_dtype, y.y_row_stride = p.y_stride;
   y.bias = p.bias, y.residual = p.residual, y.residual_row_stride = p.residual_stride, y.epilogue = &p.epilogue;
   char* const packed = static_cast<char*>(scratch);
-  auto* const mins = reinterpret_cast<float*>(packed + group_blocks_ * row_pair_bytes(k_));
+  auto* const mins = reinterpret_cast<float*>(packed + mins_offset());
   for (int64_t first = 0; first < p.rows; first += group_blocks_ * kBlock) {
     const Group group{
         p, static_cast<const char*>(x), y, first, std::min(p.rows - first, group_blocks_ * kBlock), packed, mins};

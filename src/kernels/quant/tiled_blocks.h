@@ -1,9 +1,12 @@
 // Products of many rows with weights in block formats, f16 or bf16, by matrix tiles of bf16 terms (gemm/amx/tiles.h).
 // Up to 512 rows of x, a group, are packed at a time. For each group weights are decoded and packed in strips of 128
 // columns and chunks of 1024 along k, which stay in the second-level cache while the group uses them. bf16 weights are
-// one term and are read without packing: beside f32 x they take 3 products of terms, not 6. Beside bf16 x all weights
-// are rounded to one term: they take 1 product. Neighbour: blocks.h, for few rows.
+// one term and are read without packing: beside f32 x they take 3 products of terms, not 6. So do blocks that are
+// integers with scales (integer_blocks.h). Beside bf16 x all weights are rounded to one term: they take 1 product.
+// Neighbour: blocks.h, for few rows.
 #pragma once
+
+#include <span>
 
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/quant/blocks.h"
@@ -29,18 +32,24 @@ class TiledBlockProduct {
   struct Group;
   struct Columns;
   int64_t chunk_elements(int64_t chunk) const;
-  int64_t row_pair_bytes(int64_t k) const;  // of 32 packed rows
+  int64_t row_pair_bytes(int64_t k) const;  // of 32 packed rows, in a chunk of k elements
+  int64_t mins_offset() const;              // in scratch memory: the bytes of all packed rows
   void pack_rows(const Group& group, int64_t chunk, int64_t block) const noexcept;
   /// 32 columns of a chunk of k, for tiles: packed to `packed`, or where they are.
   Columns columns_of(const Group& group, int64_t chunk, int64_t column, float* decoded, char* packed) const noexcept;
+  Columns integer_columns_of(const Group& group, int64_t chunk, int64_t column, float* rests,
+                             char* packed) const noexcept;
   void multiply_strip(const Group& group, int64_t strip, char* slot) const noexcept;
   void store(const Group& group, int64_t row, int64_t column, const float* sums, float* block) const noexcept;
   void multiply_tiles_of(const Columns& columns, const char* rows, int64_t steps, float* sums,
+                         int64_t stride) const noexcept;
+  void multiply_integers(std::span<const Columns> all, const char* rows, int64_t steps, float* const* sums,
                          int64_t stride) const noexcept;
   void multiply_by_fma(const Group& group, int64_t row, int64_t column, float* memory) const noexcept;
 
   DType format_;
   TileForm x_form_, w_form_;
+  bool has_integers_, has_rests_;  // see integer_blocks.h; has_integers_: of weights that are multiplied as such
   int64_t k_, n_;
   int threads_;
   int64_t chunks_;        // of k
