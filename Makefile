@@ -56,10 +56,11 @@ check-all: check tsan asan-kernels
 	scripts/check_go build/release/lib/librlx_c.so examples
 	scripts/check_go build/release/lib/librlx_c.so lint
 	RLX_CHECK_ALL=1 build/release/tests/laws
-	RLX_CHECK_ALL=1 ctest --preset release -R '^(models|growth)$$|\.on_loopback$$|apple_loader'
+	RLX_CHECK_ALL=1 ctest --preset release -R '^(models|growth|mlx)$$|\.on_loopback$$|\.on_mlx|apple_loader'
 	build/release/tests/attack_graphs --seconds 600 --seed 20240229 --end 600 --keep build/attack
 	status=0; for device in $$(build/release/bin/rlx devices --json | python3 -c \
-	  'import json, sys; print(*(d["device"] for d in json.load(sys.stdin) if d["available"]))'); do \
+	  'import json, sys; print(*(d["device"] for d in json.load(sys.stdin) if d["available"]))' | \
+	  sed 's/\<mlx\>/mlx:lazy mlx:eager mlx:compiled/'); do \
 	  echo "== rlx test-device $$device --grad"; report=build/test-device-$$device.txt; \
 	  build/release/bin/rlx test-device $$device --grad > $$report || status=1; tail -n 1 $$report; \
 	done; exit $$status

@@ -126,7 +126,7 @@ Subcommand add_test_device(CLI::App& rlx) {
   app->add_flag("--perf", test->times, "how long a run takes on one thread: the mean over an op's cases, in us");
   app->add_option("--json", test->json, "write every case to this file, as a JSON array")->option_text("FILE");
   app->footer(
-      R"(Every sample of every op in each dtype that the op takes, on one thread and on three. A case agrees if the device's report
+      R"(Every sample of every op in each dtype that the op takes, on one thread and on three (once on mlx, which has threads of its own). A case agrees if the device's report
 takes it, it compiles and runs, and the numbers are those of the reference interpreter within the tolerance of their
 dtype (a gradient of f32 may instead be as near to that of the same graph in f64 as the tolerance and 4 times f32's own
 error, at most 9e-5 (1 + |wanted|)); it is refused if the report names what is missing and compiling fails with it; anything else is wrong. `error` is the

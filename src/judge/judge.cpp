@@ -155,6 +155,11 @@ std::string missing_of(const DispatchReport& report) {
   return "";
 }
 
+/// The numbers of threads that make a difference: MLX has threads of its own and heeds none.
+std::span<const int> heeded(std::span<const int> threads, const Device& device) {
+  return device.name().starts_with("mlx") ? threads.first(std::min<size_t>(threads.size(), 1)) : threads;
+}
+
 /// The graph with params for inputs.
 Graph with_params(const Graph& g) {
   return with_leaves(g, [](Graph& to, const Node& leaf) { return to.param(leaf.name, leaf.types[0]); });
@@ -198,7 +203,7 @@ Judged judge(const Graph& given_graph, Tensors inputs, const Device& device, std
   const std::vector<Tensor> wanted = missing.empty() ? interpret(given_graph, inputs) : std::vector<Tensor>();
   InF64 in_f64(given_graph, inputs, wanted);
   Judged worst{Judgement::agrees, {}, 0, worst_verdict(report)};
-  for (const int count : threads) {
+  for (const int count : heeded(threads, device)) {
     try {
       CompiledGraph compiled = Session(device, {.threads = count}).compile(g, options);
       if (!missing.empty())

@@ -39,8 +39,8 @@ using GraphRunner = std::function<std::vector<Tensor>(const Graph&, Tensors)>;
 /// may know more of a param, and has to say the same of it before and after it is bound.
 enum class GivenAs { inputs, params };
 
-/// The graph on a device, once for each number of threads: report, compile and run must give one answer, and that must
-/// be the reference's within the tolerance of each dtype.
+/// The graph on a device, once for each number of threads (once in all on mlx, which heeds none): report, compile and
+/// run must give one answer, and that must be the reference's within the tolerance of each dtype.
 Judged judge(const Graph& g, Tensors inputs, const Device& device, std::span<const int> threads,
              HeldTo held = HeldTo::reference, GivenAs given = GivenAs::inputs, const CompileOptions& options = {});
 /// The same for what runs graphs in a way of its own and refuses none. An rlx::Error out of `run` is wrong.

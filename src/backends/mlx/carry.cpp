@@ -49,6 +49,12 @@ mx::array to_array(const Tensor& t) {
   return made;
 }
 
+mx::array lent_array(const Tensor& t) {
+  // MLX's type is for what it may free; it takes no memory for a result that it has not allocated itself.
+  return mx::array(const_cast<std::byte*>(t.data()), carried_shape(t.dtype(), t.shape()), carried_dtype(t.dtype()),
+                   [kept = t](void*) {});
+}
+
 void copy_out(const mx::array& from, std::byte* to) {
   if (from.nbytes() > 0) std::memcpy(to, from.data<char>(), from.nbytes());
 }

@@ -24,8 +24,11 @@ mx::Shape carried_shape(const Type& type);
 /// An extent as MLX counts them.
 int extent_of(int64_t extent);
 
-/// A copy of the elements. (MLX's allocator on the CPU wraps no memory but its own.)
+/// A copy of the elements.
 mx::array to_array(const Tensor& t);
+/// The elements where they are, if MLX's allocator wraps that memory (Metal's does where it begins with a page), else a
+/// copy (its allocator on the CPU wraps no memory but its own). MLX writes nothing over them.
+mx::array lent_array(const Tensor& t);
 /// Copies the elements of an array that was computed, and is dense in row-major order.
 void copy_out(const mx::array& from, std::byte* to);
 

@@ -149,7 +149,7 @@ class Loaded {
         fail(ErrorCode::shape_mismatch, "output ", o, " of '", graph_.name(), "' is ", type, ", ",
              byte_count(type.dtype, shape_of(type.dims)), " bytes; there is room for ", options.memory[o].size());
     std::vector<mx::array> given;
-    for (const Tensor& t : inputs) given.push_back(to_array(t));
+    for (const Tensor& t : inputs) given.push_back(lent_array(t));
     const std::vector<mx::array> results = computed(instance.plan, std::move(given), options);
     for (size_t o = 0; o < results.size(); ++o) {
       if (!options.memory.empty()) {

@@ -18,13 +18,14 @@ namespace rlx::mlx_backend {
 struct Lowering {
   const Node& node;
   const std::vector<Type>& types;        ///< of the operands
+  const std::vector<mx::Shape>& shapes;  ///< of the results
   std::vector<mx::array> in;             ///< the operands
   mx::Stream s;                          ///< where the operations run
   const std::vector<mx::array>& packed;  ///< of `has_packed_weights`: the weights in MLX's form
   bool is_written = false;               ///< to a file, which has no `contiguous`
 
   const Type& result(size_t i = 0) const { return node.types[i]; }
-  mx::Shape shape(size_t i = 0) const { return carried_shape(result(i)); }
+  const mx::Shape& shape(size_t i = 0) const { return shapes[i]; }
   mx::Dtype dtype(size_t i = 0) const { return carried_dtype(result(i).dtype); }
   template <class A>
   const A& attrs() const {

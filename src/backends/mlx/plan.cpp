@@ -118,8 +118,9 @@ struct Plan::Body {
   std::vector<bool> are_empty, are_for_cpu;    // of each node: it has no elements; it runs on the processor's stream
   std::vector<std::vector<mx::array>> packed;  // of each node: weights in MLX's form
   std::vector<std::vector<Type>> operands;
-  std::vector<size_t> begins;  // of each node: where its values stand in an Env
-  Env leaves;                  // constants and params
+  std::vector<std::vector<mx::Shape>> shapes;  // of each node's results, but of a leaf's
+  std::vector<size_t> begins;                  // of each node: where its values stand in an Env
+  Env leaves;                                  // constants and params
   std::vector<Step> steps;
 
   Body(const Graph& fixed, std::shared_ptr<const Context> shared, const Params& params)
@@ -132,12 +133,14 @@ struct Plan::Body {
       leaves.resize(leaves.size() + node.types.size());
       operands.emplace_back();
       for (Ref r : node.operands) operands.back().push_back(graph.type(r));
+      shapes.emplace_back();
       rows.push_back(nullptr);
       are_empty.push_back(false), are_for_cpu.push_back(true);
       packed.emplace_back();
       if (node.op == &op::constant) leaves.back() = to_array(node.attrs.as<ConstantAttrs>().value);
       if (node.op == &op::param) leaves.back() = params(node.name);
       if (is_leaf(node)) continue;
+      for (const Type& t : node.types) shapes.back().push_back(carried_shape(t));
       are_empty.back() = !node.types.empty() && std::all_of(node.types.begin(), node.types.end(), has_no_elements);
       rows.back() = find_row({node, operands.back()});
       if (rows.back() && has_packed_weights(node.op)) packed.back() = packed_of(node, operands.back());
@@ -244,16 +247,18 @@ struct Plan::Body {
   std::vector<mx::array> build(size_t n, const Env& env) const {
     const Node& node = graph.nodes()[n];
     std::vector<mx::array> in;
+    in.reserve(node.operands.size());
     for (Ref r : node.operands) in.push_back(value(env, r));
     return with_node(node, [&] {
       const mx::Stream stream = context->streams.of(are_for_cpu[n]);
       if (are_empty[n]) {
         std::vector<mx::array> none;
-        for (const Type& t : node.types) none.push_back(mx::zeros(carried_shape(t), carried_dtype(t.dtype), stream));
+        for (size_t r = 0; r < node.types.size(); ++r)
+          none.push_back(mx::zeros(shapes[n][r], carried_dtype(node.types[r].dtype), stream));
         return none;
       }
       if (!rows[n]) return host_node(node, operands[n], in, context->streams.cpu, context->errors);
-      Lowering l{node, operands[n], std::move(in), stream, packed[n], context->is_written};
+      Lowering l{node, operands[n], shapes[n], std::move(in), stream, packed[n], context->is_written};
       std::vector<mx::array> made = rows[n]->lower(l);
       for (size_t r = 0; r < made.size(); ++r)
         if (made[r].shape() != l.shape(r) || made[r].dtype() != l.dtype(r))
