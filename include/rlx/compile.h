@@ -42,7 +42,7 @@ constexpr std::array<std::string_view, 3> names_of(Accuracy) { return {"f32", "e
 ///
 /// as_i8 ("int8"): products and convolutions with weights, in integers: weights of 8 bits with a scale for each output
 /// channel, the other operand of 11 bits with a scale for each row or image, which each run finds in its numbers. All
-/// else is f32.
+/// else as by `automatic`, but for convolutions and what comes in f32 (docs/runtime.md, "int8").
 ///
 /// automatic ("auto"): in the float that the device multiplies faster than f32, as `rlx devices --json` says of it
 /// (`fast_float`), and in f32 where it has none. The report's target says which.

@@ -10,7 +10,8 @@ namespace rlx {
 
 /// Turns products of f32 with weights into dynamic_quantize_matmul. The weights get codes of 8 bits when params are
 /// bound; the other operand gets codes up to 1023 in magnitude (less where k > 16,529, so that sums fit i32, down to
-/// 127; beyond that they stay f32) in each run, with a scale for each row. Everything else stays as it is, in f32.
+/// 127; beyond that they stay f32) in each run, with a scale for each row. Everything else stays as it is, in f32:
+/// mixed_precision, which runs behind it, has a table for what stands beside integers.
 ///
 ///   before  %2 = linear(%0, %1)             after  %2, %3 = dynamic_quantize(%1) {axes = [1]}
 ///                                                  %4 = dynamic_quantize_matmul(%0, %2, %3)

@@ -32,7 +32,7 @@ HWY_INLINE void zero_tile() {
   asm volatile("tilezero %%tmm%c0" ::"i"(kTile) : "memory");
 }
 template <int kTile>
-HWY_INLINE void store_tile(float* to) {
+HWY_INLINE void store_sums(float* to) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(kTiledColumns * int64_t{sizeof(float)}), "i"(kTile)
                : "memory");
 }
@@ -63,8 +63,8 @@ class Stream {
     if (!is_at_end()) step<true, false>();
     while (!is_at_end()) step<true, true>();
     float* const last = products_of(count_ - 1);
-    store_tile<0>(last), store_tile<1>(last + kTileRows);
-    store_tile<2>(last + kTileRows * kTiledColumns), store_tile<3>(last + kTileRows * kTiledColumns + kTileRows);
+    store_sums<0>(last), store_sums<1>(last + kTileRows);
+    store_sums<2>(last + kTileRows * kTiledColumns), store_sums<3>(last + kTileRows * kTiledColumns + kTileRows);
     if (count_ > 1) add_rows(products_of(count_ - 2), before_, 0, kRows);
     add_rows(last, last_, 0, kRows);
   }
@@ -95,7 +95,7 @@ class Stream {
     constexpr int kTile = kSlot % 4, kTerm = 2 - kSlot / 4;
     if constexpr (kSlot < 4) {
       if constexpr (kStores)
-        store_tile<kTile>(products_of(count_ + 1) + kTile / 2 * kTileRows * kTiledColumns + kTile % 2 * kTileRows);
+        store_sums<kTile>(products_of(count_ + 1) + kTile / 2 * kTileRows * kTiledColumns + kTile % 2 * kTileRows);
       zero_tile<kTile>();
     }
     if constexpr (kSlot == 0) load_tile<4>(upper_);
