@@ -62,7 +62,12 @@ Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOpt
 }
 Graph quantize_products_for(const Graph& g, const Target& target, const CompileOptions& options) {
   if (options.compute != Compute::as_i8) return g;
-  return quantize_products(g, [&](const Question& q) { return !target.refuses(q); });
+  const auto takes = [&](const Question& q) { return !target.refuses(q); };
+  Graph quantized = quantize_products(g, takes);
+  // Images between convolutions, and convolutions that gain nothing from integers, in the float the target is fast in.
+  const DType narrow = target.fast_float;
+  if ((narrow != f16 && narrow != bf16) || !takes_images_of(narrow, quantized, takes)) return quantized;
+  return in_mixed_precision(quantized, narrow, MixedFor::images);
 }
 
 Graph sums_in_f64_for(const Graph& g, const Target&, const CompileOptions& options) {

@@ -10,6 +10,7 @@
 #include "passes/bound_values.h"
 #include "passes/subgraphs.h"
 #include "rlx/ops.h"
+#include "rlx/ops/dynamic_quantize.h"
 
 namespace rlx {
 namespace {
@@ -137,6 +138,22 @@ struct Mixer {
     return in;
   }
 
+  static bool convolves(const OpDef& op) {
+    for (const OpDef* each : {&op::conv, &op::convolution, &op::conv_transpose, &op::fused_conv})
+      if (&op == each) return true;
+    return false;
+  }
+  /// Follows x. Where that is of the low type the residual is, too, and the rest stays f32.
+  std::vector<Value> in_integers(const Site& site) const {
+    std::vector<Value> in = as(site, f32);
+    const bool is_low = site.operands[0].dtype() == low;
+    const auto narrowed = [&](Value v) { return v.dtype() == low ? v : convert(v, low); };
+    if (is_low) in[0] = site.operands[0];
+    if (is_low && site.node.attrs.as<DynamicQuantizeConvAttrs>().has_residual)
+      in.back() = narrowed(site.operands.back());
+    return site.to.emit(*site.node.op, std::move(in), site.node.attrs);
+  }
+
   std::optional<std::vector<Value>> rule(const Site& site) {
     const Node& node = site.node;
     const OpDef& op = *node.op;
@@ -160,6 +177,11 @@ struct Mixer {
     }
     OpPrecision precision = precision_of(op);
     if (precision == OpPrecision::rows && purpose == MixedFor::training) precision = OpPrecision::full;
+    if (purpose == MixedFor::images) {
+      if (&op == &op::dynamic_quantize_conv && any_low) return in_integers(site);
+      if (precision == OpPrecision::low && !convolves(op)) precision = OpPrecision::full;
+      if (precision == OpPrecision::rows) precision = OpPrecision::follows;
+    }
     // Scales beside codes are f32, and gradients pass through blocks in f32.
     if (&op == &op::dequant_matmul && (node.operands.size() > 2 || purpose == MixedFor::training))
       precision = OpPrecision::full;
@@ -194,7 +216,7 @@ Graph in_mixed_precision(const Graph& g, DType low, MixedFor purpose) {
   if (low != f16 && low != bf16)
     fail(ErrorCode::invalid_argument, "mixed precision computes in f16 or bf16, got ", low);
   Mixer mixer{g, low, purpose};
-  if (purpose == MixedFor::inference) mixer.bound = bound_nodes(g);
+  if (purpose != MixedFor::training) mixer.bound = bound_nodes(g);
   Graph to(g.name());
   std::vector<Value> inputs;
   for (Ref r : g.inputs()) inputs.push_back(to.input(g.node(r).name, g.type(r)));

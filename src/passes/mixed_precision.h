@@ -21,6 +21,9 @@ OpPrecision precision_of(const OpDef& op);
 enum class MixedFor {
   training,   ///< its gradients too: ops of class `rows` are in f32, as PyTorch's autocast has them
   inference,  ///< what one product leaves for the next is of the low type, norms between them included
+  /// Of class `low` only the convolutions are; those in integers (dynamic_quantize_conv) follow their x. Everything
+  /// else follows or stays in f32.
+  images,
 };
 
 /// The graph with the ops of class `low` in `low` (f16 or bf16). The table of classes is in the .cpp; an op that it

@@ -75,19 +75,21 @@ Value stretched(Value v, Value x, const Axes& axes) {
   return broadcast_in_dim(v, x.dims(), others);
 }
 
-/// The checks of dtypes and the number of operands that both products share.
+/// The checks of dtypes and the number of operands that both products share. `scales` is the dtype of w_scale and bias.
 template <class A>
-void require_codes_and_scales(Types in, const A& a) {
-  require_f32_or_f64(in[0]);
+void require_codes_and_scales(Types in, const A& a, DType scales) {
   require_largest(a.x_largest, "x_largest");
   if (in[1].dtype != i8) fail(ErrorCode::invalid_argument, "w must be i8, got ", in[1]);
   require_operands(in.size(), size_t{3} + a.has_bias + a.has_residual,
                    flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
-  for (size_t i = 2; i < in.size(); ++i)
-    if (in[i].dtype != in[0].dtype)
-      fail(ErrorCode::invalid_argument, "w_scale, bias and residual must be of x's dtype ", in[0].dtype, ", got ",
-           in[i]);
+  for (size_t i = 2; i < in.size(); ++i) {
+    const bool is_residual = i == size_t{3} + a.has_bias;
+    if (const DType wanted = is_residual ? in[0].dtype : scales; in[i].dtype != wanted)
+      fail(ErrorCode::invalid_argument, "beside x of ", in[0].dtype, " w_scale, bias and residual must be of ", scales,
+           ", ", scales, " and ", in[0].dtype, ", got ", in[i]);
+  }
 }
+bool is_narrow(DType dtype) { return dtype == f16 || dtype == bf16; }
 
 /// What a sum of products of codes stands for. Both scales have its dims.
 Value scaled_sum(Value sum, Value w_scale, Value x_scale) {
@@ -175,7 +177,8 @@ OpDef define_dynamic_quantize_matmul() {
       .surrogate_gradient = true,
       .infer =
           [](Types in, const A& a) {
-            require_codes_and_scales(in, a);
+            require_f32_or_f64(in[0]);
+            require_codes_and_scales(in, a, in[0].dtype);
             Type t{in[0].dtype, product_dims(in[0], in[1], a.transpose_rhs)};
             require_dims(in[2], {t.dims.back()}, "w_scale");
             if (a.has_bias) require_dims(in[3], {t.dims.back()}, "bias");
@@ -233,8 +236,10 @@ OpDef define_dynamic_quantize_conv() {
           "fused_conv in 8-bit integers: activation(f32(sum) w_scale x_scale + bias + residual), the lesser scale "
           "multiplied first, where sum is the convolution, in i32, of codes w[O, C / groups, kernel...] with the "
           "codes of x[N, C, spatial...] ([N, spatial..., C] with channels_last), which dynamic_quantize makes with a "
-          "scale for each image, up to x_largest. w_scale[O], bias[O] if has_bias, residual of the result's dims if "
-          "has_residual. Sums are exact while 127 x_largest (C / groups) taps is below 2^31, and wrap beyond. Its "
+          "scale for each image, up to x_largest. w_scale[O], bias[O] if "
+          "has_bias, residual of the result's dims if "
+          "has_residual. Beside x of f16 or bf16, w_scale and bias are f32, and the result is rounded once. Sums are "
+          "exact while 127 x_largest (C / groups) taps is below 2^31, and wrap beyond. Its "
           "derivative looks through the rounding of x: that of fused_conv with w w_scale",
       .source = "ONNX: DynamicQuantizeLinear and ConvInteger, with a scale for each image and output channel and no "
                 "zero points; Krishnamoorthi, arXiv:1806.08342, 2018, section 3.1: kernels by output channel",
@@ -242,9 +247,10 @@ OpDef define_dynamic_quantize_conv() {
       .surrogate_gradient = true,
       .infer =
           [](Types in, const A& a) {
-            require_codes_and_scales(in, a);
+            if (!is_narrow(in[0].dtype)) require_f32_or_f64(in[0]);
+            require_codes_and_scales(in, a, is_narrow(in[0].dtype) ? f32 : in[0].dtype);
             std::vector<Type> floats = {in[0], Type{in[0].dtype, in[1].dims}};
-            floats.insert(floats.end(), in.begin() + 3, in.end());
+            for (size_t i = 3; i < in.size(); ++i) floats.push_back({in[0].dtype, in[i].dims});
             Type t = infer_types(op::fused_conv, floats, as_fused_conv(a))[0];
             require_dims(in[2], {in[1].dims[0]}, "w_scale");
             return t;
@@ -262,7 +268,15 @@ OpDef define_dynamic_quantize_conv() {
             return activate(y, a.activation);
           },
       .vjp = [](Values in, Values, Values cts, const A& a, const Transforms& t) -> Many<Value> {
-        return straight_through(in, cts, t, op::fused_conv, as_fused_conv(a), 0);
+        const DType dtype = in[0].dtype();
+        if (!is_narrow(dtype)) return straight_through(in, cts, t, op::fused_conv, as_fused_conv(a), 0);
+        std::vector<Value> wide;  // the gradients in f32, of which those of what is narrow are rounded
+        for (const Value& v : in) wide.push_back(is_narrow(v.dtype()) ? convert(v, f32) : v);
+        const std::vector<Value> given = {convert(cts[0], f32)};
+        Many<Value> all = straight_through(wide, given, t, op::fused_conv, as_fused_conv(a), 0);
+        for (size_t i = 0; i < all.size(); ++i)
+          if (all[i] && is_narrow(in[i].dtype())) all[i] = convert(all[i], dtype);
+        return all;
       },
       // Of numbers up to 9 the second one's sums are of terms of some thousands: near 0, where silu bends, half a unit
       // of x in f32 moves the gradient by up to 1e-3. The first one has no activation for that reason.
@@ -289,6 +303,18 @@ OpDef define_dynamic_quantize_conv() {
                    .hi = 2},
                   {.dims = {{2, 7, 6, 17}, {20, 17, 3, 2}, {20}, {20}, {2, 4, 5, 20}},
                    .dtypes = {f32, i8, f32, f32, f32},
+                   .attrs = A{.stride = {2, 1},
+                              .padding = {1, 0},
+                              .padding_high = {1, 0},
+                              .has_bias = true,
+                              .has_residual = true,
+                              .activation = Activation::relu,
+                              .channels_last = true,
+                              .x_largest = 1023},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{2, 7, 6, 17}, {20, 17, 3, 2}, {20}, {20}, {2, 4, 5, 20}},
+                   .dtypes = {bf16, i8, f32, f32, bf16},
                    .attrs = A{.stride = {2, 1},
                               .padding = {1, 0},
                               .padding_high = {1, 0},
