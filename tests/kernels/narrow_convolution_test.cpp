@@ -54,13 +54,14 @@ struct Operands {
   }
 };
 
-struct Epilogue {
+struct NarrowEpilogue {
   bool bias, residual;
   Activation activation;
 };
 
 /// Results that are further from the exact ones than bf16 and sums in f32 explain, or not NaN where these are.
-int64_t wrong_results(const ConvolutionArgs& a, const Operands& in, const Epilogue& e, const std::vector<BF16>& y) {
+int64_t wrong_results(const ConvolutionArgs& a, const Operands& in, const NarrowEpilogue& e,
+                      const std::vector<BF16>& y) {
   int64_t wrong = 0;
   const int64_t channels = a.in_channels / a.groups, of_group = a.out_channels / a.groups;
   const int64_t cols = a.out_dims[a.spatial - 1], rows = a.spatial > 1 ? a.out_dims[0] : 1;
@@ -100,7 +101,7 @@ int64_t wrong_results(const ConvolutionArgs& a, const Operands& in, const Epilog
   return wrong;
 }
 
-std::vector<BF16> by_tiles(const ConvolutionArgs& a, const Operands& in, const Epilogue& e, bool may_read_x) {
+std::vector<BF16> by_tiles(const ConvolutionArgs& a, const Operands& in, const NarrowEpilogue& e, bool may_read_x) {
   const TileImage image(a, 2, may_read_x);
   const AlignedMemory weights = aligned_memory(static_cast<size_t>(image.weights_bytes()));
   image.pack_weights(in.w.data(), weights.get());
@@ -131,7 +132,7 @@ std::vector<BF16> by_tiles(const ConvolutionArgs& a, const Operands& in, const E
 }
 
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::relu6, Activation::tanh};
-Epilogue any_epilogue(Random& random) {
+NarrowEpilogue any_epilogue(Random& random) {
   return {random.below(2) != 0, random.below(2) != 0, kActivations[random.below(4)]};
 }
 
@@ -165,22 +166,19 @@ TEST_CASE_FIXTURE(MatrixTiles, "convolutions of bf16 on tiles are as exact as f3
   for (const Geometry& g : cases) {
     const ConvolutionArgs a = args_of(g);
     REQUIRE(has_narrow_tiles(a));
-    Operands in(a, random);
+    const Operands in(a, random);
     for (const bool may_read_x : {false, true}) {
-      const Epilogue e = any_epilogue(random);
+      const NarrowEpilogue e = any_epilogue(random);
       INFO(g.in, " to ", g.out, ", ", g.size[0], "x", g.size[1], " by ", g.kernel[0], "x", g.kernel[1],
            ", read in place ", may_read_x, ", bias ", e.bias, ", residual ", e.residual, ", activation ",
            static_cast<int>(e.activation));
       CHECK(wrong_results(a, in, e, by_tiles(a, in, e, may_read_x)) == 0);
-      // Whoever reads a number that is not one, and nobody else, gets NaN.
-      const Operands before = in;
-      in.x[static_cast<size_t>(random.below(static_cast<int64_t>(in.x.size())))] = to_bf16(NAN);
-      in.x[static_cast<size_t>(random.below(static_cast<int64_t>(in.x.size())))] = to_bf16(INFINITY);
-      const Epilogue plain{e.bias, e.residual, Activation::none};
-      for (BF16& w : in.w)
-        if (to_f32(w) == 0) w = to_bf16(1);
-      const std::vector<BF16> y = by_tiles(a, in, plain, may_read_x);
-      const std::vector<BF16> finite = by_tiles(a, before, plain, may_read_x);
+      // Whoever reads a number that is not one, and nobody else, gets NaN or infinity.
+      Operands odd = in;
+      odd.x[static_cast<size_t>(random.below(static_cast<int64_t>(odd.x.size())))] = to_bf16(NAN);
+      odd.x[static_cast<size_t>(random.below(static_cast<int64_t>(odd.x.size())))] = to_bf16(INFINITY);
+      const NarrowEpilogue plain{e.bias, e.residual, Activation::none};
+      const std::vector<BF16> y = by_tiles(a, odd, plain, may_read_x), finite = by_tiles(a, in, plain, may_read_x);
       int64_t touched = 0;
       for (size_t i = 0; i < finite.size(); ++i)
         touched += std::isfinite(to_f32(y[i])) ? y[i].bits != finite[i].bits : 1;
@@ -209,7 +207,7 @@ TEST_CASE("depthwise convolutions of bf16 are as exact as f32, rounded once") {
     const ConvolutionArgs a = args_of(g);
     REQUIRE(is_narrow_depthwise(a));
     const Operands in(a, random);
-    Epilogue e = any_epilogue(random);
+    NarrowEpilogue e = any_epilogue(random);
     e.residual = false;
     INFO(g.in, " channels, ", g.size[0], "x", g.size[1], " by ", g.kernel[0], "x", g.kernel[1], ", bias ", e.bias,
          ", activation ", static_cast<int>(e.activation));
