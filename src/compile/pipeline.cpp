@@ -60,15 +60,16 @@ Graph widen_regions_for(const Graph& g, const Target& target, const CompileOptio
   const bool may = options.rounding == Rounding::relaxed || float_in_place_of_f32(options, target) != f32;
   return may ? with_bodies(g, widen_regions) : g;
 }
-Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOptions& options) {
-  const DType low = float_in_place_of_f32(options, target);
-  if (low == f32) return g;
-  return in_mixed_precision(g, low,
-                            options.compute == Compute::as_i8 ? MixedFor::beside_integers : MixedFor::inference);
-}
 Graph quantize_products_for(const Graph& g, const Target& target, const CompileOptions& options) {
   if (options.compute != Compute::as_i8) return g;
   return quantize_products(g, [&](const Question& q) { return !target.refuses(q); });
+}
+Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOptions& options) {
+  const DType low = float_in_place_of_f32(options, target);
+  if (low == f32) return g;
+  if (options.compute != Compute::as_i8) return in_mixed_precision(g, low, MixedFor::inference);
+  const bool images = takes_images_of(low, g, [&](const Question& q) { return !target.refuses(q); });
+  return in_mixed_precision(g, low, images ? MixedFor::beside_integer_images : MixedFor::beside_integers);
 }
 
 Graph sums_in_f64_for(const Graph& g, const Target&, const CompileOptions& options) {

@@ -10,6 +10,7 @@
 #include "passes/bound_values.h"
 #include "passes/subgraphs.h"
 #include "rlx/ops.h"
+#include "rlx/ops/dynamic_quantize.h"
 
 namespace rlx {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 struct PrecisionOfOp {
   std::string_view op;
   OpPrecision inference;
-  OpPrecision training = inference, beside_integers = inference;
+  OpPrecision training = inference, beside_integers = inference, beside_integer_images = beside_integers;
 };
 constexpr OpPrecision kLow = OpPrecision::low, kRowWise = OpPrecision::rows, kFollows = OpPrecision::follows,
                       kFull = OpPrecision::full;
@@ -33,11 +34,12 @@ constexpr PrecisionOfOp kPrecisions[] = {
     {"grouped_matmul", kLow, kLow, kFollows},
     {"dequant_matmul", kLow, kFull, kFollows},  // gradients pass through blocks in f32
     {"dynamic_quantize_matmul", kFull, kFull, kFollows},
+    {"dynamic_quantize_conv", kFull, kFull, kFull, kFollows},
     {"dot_general", kLow, kLow, kFollows},
-    {"conv", kLow, kLow, kFull},
-    {"conv_transpose", kLow, kLow, kFull},
-    {"convolution", kLow, kLow, kFull},
-    {"fused_conv", kLow, kLow, kFull},
+    {"conv", kLow, kLow, kFull, kLow},
+    {"conv_transpose", kLow, kLow, kFull, kLow},
+    {"convolution", kLow, kLow, kFull, kLow},
+    {"fused_conv", kLow, kLow, kFull, kLow},
     {"attention", kLow, kLow, kFollows},  // keys and values that a caller keeps in f32 are many
     // Their gradients go step by step through lstm_layer, which is f32.
     {"lstm", kLow, kFull, kLow},
@@ -136,15 +138,20 @@ struct Mixer {
     return std::all_of(values.begin(), values.end(), [&](float v) { return !(std::abs(v) > most) || std::isinf(v); });
   }
 
-  /// Whether an operand is left as it arrives: a mask beside scores, scales beside codes.
-  static bool stays(const OpDef& op, size_t operand) {
-    return (&op == &op::attention && operand > 2) || (&op == &op::dynamic_quantize_matmul && operand == 2);
+  /// Whether an operand is left as it arrives: a mask beside scores, scales and the bias beside codes.
+  static bool stays(const Node& node, size_t operand) {
+    if (node.op == &op::attention) return operand > 2;
+    bool has_bias = false;
+    if (node.op == &op::dynamic_quantize_matmul) has_bias = node.attrs.as<DynamicQuantizeMatmulAttrs>().has_bias;
+    else if (node.op == &op::dynamic_quantize_conv) has_bias = node.attrs.as<DynamicQuantizeConvAttrs>().has_bias;
+    else return false;
+    return operand == 2 || (operand == 3 && has_bias);
   }
   /// The operands that were f32, as `dtype`.
   std::vector<Value> as(const Site& site, DType dtype) const {
     std::vector<Value> in(site.operands.begin(), site.operands.end());
     for (size_t i = 0; i < in.size(); ++i)
-      if (from.type(site.node.operands[i]).dtype == f32 && in[i].dtype() != dtype && !stays(*site.node.op, i))
+      if (from.type(site.node.operands[i]).dtype == f32 && in[i].dtype() != dtype && !stays(site.node, i))
         in[i] = convert(in[i], dtype);
     return in;
   }
@@ -158,7 +165,7 @@ struct Mixer {
     if (is_number(self)) return std::nullopt;
     bool any_f32 = false, any_low = false, any_full = false;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      if (from.type(node.operands[i]).dtype != f32 || stays(op, i)) continue;
+      if (from.type(node.operands[i]).dtype != f32 || stays(node, i)) continue;
       any_f32 = true;
       if (site.operands[i].dtype() == low) any_low = true;
       else if (!may_round(node.operands[i])) any_full = true;
@@ -196,10 +203,12 @@ struct Mixer {
 
 OpPrecision precision_of(const OpDef& op, MixedFor purpose) {
   for (const PrecisionOfOp& row : kPrecisions)
-    if (row.op == op.name)
-      return purpose == MixedFor::inference  ? row.inference
-             : purpose == MixedFor::training ? row.training
-                                             : row.beside_integers;
+    if (row.op == op.name) switch (purpose) {
+        case MixedFor::training: return row.training;
+        case MixedFor::inference: return row.inference;
+        case MixedFor::beside_integers: return row.beside_integers;
+        case MixedFor::beside_integer_images: return row.beside_integer_images;
+      }
   return op.elementwise || op.moves_data ? OpPrecision::follows : OpPrecision::full;
 }
 

@@ -23,6 +23,9 @@ enum class MixedFor {
   /// Its products with weights are in integers (quantize_products.h). Recurrent layers and what norms give are of the
   /// low type, and so is what follows them: those products, attention. Convolutions, and what came in f32, stay.
   beside_integers,
+  /// As beside_integers, but images are of the low type, too: convolutions that are not in integers are, and those in
+  /// integers follow what arrives.
+  beside_integer_images,
 };
 OpPrecision precision_of(const OpDef& op, MixedFor purpose = MixedFor::inference);
 
@@ -32,7 +35,7 @@ OpPrecision precision_of(const OpDef& op, MixedFor purpose = MixedFor::inference
 /// in f32. Control flow takes f32, and its bodies are treated alike, but for those of a custom_fn, which stay as they
 /// are. Operands of a `low` op are rounded as `convert` does it: beyond the range of the low type they become infinite.
 /// A mask that is added to attention's scores is left as it arrives: f32 holds the lowest numbers that models write
-/// there. So are scales of codes.
+/// there. So are scales and the bias beside codes.
 ///
 ///   before  %3 = matmul(%0, %1) : f32[8, 4]          after  %3 = convert(%0) {dtype = bf16}   %4 = convert(%1) ...
 ///           %4 = gelu(%3) : f32[8, 4]                       %5 = matmul(%3, %4) : bf16[8, 4]

@@ -7,7 +7,10 @@
 #include "passes/bound_values.h"
 #include "passes/mixed_precision.h"
 #include "passes/plain_convolution.h"
+#include "rlx/ops/activation.h"
+#include "rlx/ops/conv.h"
 #include "rlx/ops/dynamic_quantize.h"
+#include "rlx/ops/shape.h"
 
 namespace rlx {
 namespace {
@@ -38,6 +41,9 @@ constexpr int64_t kSumsOfWeights = INT32_MAX / 127;
 /// them at no cost; VNNI and tiles multiply twice.
 constexpr int64_t kLargestCode = 1023;
 int64_t largest_code(int64_t k) { return std::min(kLargestCode, kSumsOfWeights / k); }
+/// Images that are never negative, as activations leave them, have no outliers of the other sign and few of their own:
+/// their codes are those of unsigned bytes, which tiles multiply once.
+constexpr int64_t kLargestByte = 255;
 constexpr int64_t kMostTerms = kSumsOfWeights / 127;
 
 /// The right operand of a product with weights.
@@ -79,20 +85,42 @@ std::optional<int64_t> convolved_terms(const DirectConvolution& c) {
   return k;
 }
 
+/// Of each node: its results are not below 0, whatever its inputs are.
+std::vector<bool> never_negative(const Graph& g) {
+  std::vector<bool> known;
+  for (const Node& node : g.nodes()) {
+    const auto is_by = [](Activation a) {
+      return a == Activation::relu || a == Activation::relu6 || a == Activation::sigmoid;
+    };
+    const auto passes_on = [&] {
+      return !node.operands.empty() && std::all_of(node.operands.begin(), node.operands.end(),
+                                                   [&](Ref r) { return known[static_cast<size_t>(r.node)]; });
+    };
+    bool is_known = false;
+    if (node.op == &op::relu || node.op == &op::relu6 || node.op == &op::logistic) is_known = true;
+    else if (node.op == &op::fused_conv) is_known = is_by(node.attrs.as<FusedConvAttrs>().activation);
+    else if (node.op == &op::pool) is_known = node.attrs.as<PoolAttrs>().kind == PoolKind::max && passes_on();
+    else if (node.op == &op::concatenate || node.op == &op::reshape || node.op == &op::transpose)
+      is_known = passes_on();
+    known.push_back(is_known);
+  }
+  return known;
+}
+
 using Takes = std::function<bool(const Question&)>;
 
-std::vector<Value> convolved(Values in, const DirectConvolution& like, int64_t k) {
+std::vector<Value> convolved(Values in, const DirectConvolution& like, int64_t largest) {
   const DynamicQuantized weights = dynamic_quantize(in[1], axes_from(1, in[1].dims().size() - 1));
   const FusedConvAttrs& a = like.attrs;
   return {dynamic_quantize_conv(in[0], weights.codes, weights.scale,
                                 {like.bias ? in[2] : Value(), like.residual ? in.back() : Value(), a.activation},
-                                as_dynamic_quantize_conv(a, largest_code(k)))};
+                                as_dynamic_quantize_conv(a, largest))};
 }
 /// Asks of the node that would be made, in a graph of its own.
-bool is_taken(const Takes& takes, Values in, const DirectConvolution& like, int64_t k) {
+bool is_taken(const Takes& takes, Values in, const DirectConvolution& like, int64_t largest) {
   std::vector<Type> types;
   for (const Value& v : in) types.push_back(v.type());
-  const Graph trial = trace(types, [&](Graph&, Values v) { return Many<Value>(convolved(v, like, k)); });
+  const Graph trial = trace(types, [&](Graph&, Values v) { return Many<Value>(convolved(v, like, largest)); });
   const Node& node = trial.node(trial.outputs()[0].ref);
   types.clear();
   for (Ref r : node.operands) types.push_back(trial.type(r));
@@ -101,19 +129,35 @@ bool is_taken(const Takes& takes, Values in, const DirectConvolution& like, int6
 
 }  // namespace
 
+bool takes_images_of(DType narrow, const Graph& g, const Takes& takes) {
+  const auto& nodes = g.nodes();
+  if (std::none_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == &op::dynamic_quantize_conv; }))
+    return false;
+  const std::vector<Type> types = {{narrow, {1, 4, 4, 64}}, {i8, {64, 64, 1, 1}}, {f32, {64}}};
+  const Graph trial = trace(types, [](Graph&, Values v) {
+    DynamicQuantizeConvAttrs attrs;
+    attrs.channels_last = true, attrs.x_largest = kLargestByte;
+    return Many<Value>{dynamic_quantize_conv(v[0], v[1], v[2], {}, attrs)};
+  });
+  return takes({trial.node(trial.outputs()[0].ref), types});
+}
+
 Graph quantize_products(const Graph& g) {
   return quantize_products(g, [](const Question&) { return true; });
 }
 
 Graph quantize_products(const Graph& g, const Takes& takes) {
-  const std::vector<bool> bound = bound_nodes(g);
+  const std::vector<bool> bound = bound_nodes(g), positive = never_negative(g);
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (const auto c = plain_convolution(site.node, site.operands)) {
       const Ref x = site.node.operands[0], w = site.node.operands[1];
       if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
       const auto k = convolved_terms(*c);
-      if (!k || !is_taken(takes, site.operands, *c, *k)) return {};
-      return convolved(site.operands, *c, *k);
+      if (!k) return {};
+      const bool is_positive = positive[static_cast<size_t>(x.node)];
+      const int64_t largest = std::min(is_positive ? kLargestByte : kLargestCode, largest_code(*k));
+      if (!is_taken(takes, site.operands, *c, largest)) return {};
+      return convolved(site.operands, *c, largest);
     }
     const auto product = weight_product(site.node);
     if (!product) return {};

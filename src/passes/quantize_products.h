@@ -30,7 +30,11 @@ namespace rlx {
 ///   before  %2 = fused_conv(%0, %1)         after  %2, %3 = dynamic_quantize(%1) {axes = [1, 2, 3]}
 ///             {activation = relu}                  %4 = dynamic_quantize_conv(%0, %2, %3)
 ///                                                         {activation = relu, x_largest = 1023}
+///
+/// Images that are never negative (behind relu, relu6 or sigmoid) get codes from 0 to 255, one byte.
 Graph quantize_products(const Graph& g, const std::function<bool(const Question&)>& takes);
+/// Whether the graph has convolutions in integers, and the target takes them with images of `narrow`.
+bool takes_images_of(DType narrow, const Graph& g, const std::function<bool(const Question&)>& takes);
 /// For a target that takes every such convolution.
 Graph quantize_products(const Graph& g);
 

@@ -73,6 +73,7 @@ struct Epilogue {
   bool bias, residual;
   Activation activation;
   int32_t largest;
+  bool is_positive;  ///< no number of x is below 0
 };
 
 int64_t pixels_of(const int64_t* dims, int spatial) {
@@ -160,10 +161,10 @@ int64_t wrong_convolution(const ConvolutionArgs& a, bool channels_last, const Co
   for (int64_t i = 0; i < a.batch; ++i) {
     const float* x = in.x.data() + i * image;
     ConvolutionBlock b{};
-    b.values = image_values, b.scale = dynamic_scale(largest_magnitude(x, image), e.largest);
-    const int64_t middle = c.inputs() / 3;
+    b.values = image_values, b.scale = image_scale(c, image_range(c, x, 0, image));
+    const int64_t middle = c.pieces() / 3;
     quantize_image(c, x, 0, middle, b.scale, image_values);
-    quantize_image(c, x, middle, c.inputs(), b.scale, image_values);
+    quantize_image(c, x, middle, c.pieces(), b.scale, image_values);
     b.packed = packed.get(), b.w_scale = in.w_scale.data(), b.bias = e.bias ? in.bias.data() : nullptr;
     b.residual = e.residual ? in.residual.data() + i * out : nullptr, b.y = y.data() + i * out;
     for (b.group = 0; b.group < a.groups; ++b.group)
@@ -188,14 +189,17 @@ void check_geometry(const Geometry& g, Random& random) {
   for (const bool channels_last : {false, true}) {
     const ConvolutionArgs a = args_of(g, channels_last);
     const Epilogue e{random.below(2) != 0, random.below(2) != 0, activations[static_cast<size_t>(random.below(3))],
-                     std::array{127, 1023, 300, 16383}[static_cast<size_t>(random.below(4))]};
-    const ConvolutionOperands in(a, pixels_of(a.in_dims, a.spatial), pixels_of(a.out_dims, a.spatial), random);
+                     std::array{127, 1023, 255, 16383}[static_cast<size_t>(random.below(4))], random.below(2) != 0};
+    ConvolutionOperands in(a, pixels_of(a.in_dims, a.spatial), pixels_of(a.out_dims, a.spatial), random);
+    if (e.is_positive)
+      for (float& v : in.x) v = std::fabs(v);
     const std::vector<float> wanted = wanted_of(a, in, e);
     for_each_target([&] {
       for (const Int8DotIsa isa : int8_isas_here()) {
         INFO("isa ", static_cast<int>(isa), ": ", g.batch, "x", g.in, " to ", g.out, " in ", g.groups, " groups, ",
              g.size[0], "x", g.size[1], "x", g.size[2], " by ", g.kernel[0], "x", g.kernel[1], "x", g.kernel[2],
-             ", last ", channels_last, ", bias ", e.bias, ", residual ", e.residual, ", values to ", e.largest);
+             ", last ", channels_last, ", bias ", e.bias, ", residual ", e.residual, ", values to ", e.largest,
+             ", positive ", e.is_positive);
         CHECK(wrong_convolution(a, channels_last, in, e, wanted, isa) == 0);
       }
     });

@@ -602,6 +602,37 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("images between convolutions in int8 are bytes or bf16, and results those of f32 but for roundings") {
+  // A network's beginning: few channels, a depthwise convolution, a residual; what leaves it is f32.
+  Graph g("network");
+  const Value x = g.input("x", f32, {Dim::symbol("N"), 3, 20, 21});
+  const auto weights = [&](const char* name, Dims dims) { return g.param(name, f32, std::move(dims)); };
+  const Value a = relu(conv(x, weights("a", {48, 3, 3, 3}), {.stride = {2, 2}, .padding = {1, 1}}));
+  const Value b = relu6(conv(a, weights("b", {48, 1, 3, 3}), {.padding = {1, 1}, .groups = 48}));
+  const Value c = conv(b, weights("c", {64, 48, 1, 1}));
+  const Value d = relu(conv(c, weights("d", {64, 64, 3, 3}), {.padding = {1, 1}}) + c);
+  g.output(reduce_sum(conv(pool(d, {.kernel_size = {2, 2}}), weights("e", {96, 64, 1, 1})), {2, 3}), "y");
+  const auto run = [&](const CompileOptions& options, int threads = 1) {
+    CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, options);
+    compiled.set_param("a", noise({48, 3, 3, 3}, 1, 0.5f)), compiled.set_param("b", noise({48, 1, 3, 3}, 2, 0.5f));
+    compiled.set_param("c", noise({64, 48, 1, 1}, 3, 0.3f)), compiled.set_param("d", noise({64, 64, 3, 3}, 4, 0.1f));
+    compiled.set_param("e", noise({96, 64, 1, 1}, 5, 0.3f));
+    const Tensor y = compiled.run({{"x", noise({3, 3, 20, 21}, 6, 1)}})[0];
+    return std::vector<float>(y.values<float>().begin(), y.values<float>().end());
+  };
+  const std::vector<float> exact = run(computed(Compute::as_f32)), y = run(computed(Compute::as_i8));
+  double size = 0;
+  for (const float v : exact) size = std::max(size, std::fabs(static_cast<double>(v)));
+  CHECK(largest_difference(exact, y) < 0.02 * size);
+  CHECK(largest_difference(exact, y) > 0);
+  CHECK(run(computed(Compute::as_i8), 2) == y);
+  const std::string table = dispatch_report(g, Device::cpu(), computed(Compute::as_i8)).table();
+  CHECK(table.find("dynamic_quantize_conv") != std::string::npos);
+  CompileOptions common = computed(Compute::as_i8);
+  common.force_common = {"dynamic_quantize_conv"};
+  CHECK(largest_difference(run(common), y) < 0.02 * size);
+}
+
 TEST_CASE("kernels of int8 are kept in a byte each, and depthwise convolutions stay in f32") {
   Graph g("large");
   g.output(conv(g.input("x", f32, {1, 512, 3, 3}), g.param("w", f32, {2048, 512, 3, 3}), {}), "y");

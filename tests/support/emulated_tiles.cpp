@@ -7,6 +7,7 @@
 #include "kernels/gemm/amx/tiles.h"
 
 #if RLX_HAS_TILES
+#include <cpuid.h>
 #include <immintrin.h>
 #include <signal.h>
 #include <ucontext.h>
@@ -34,9 +35,7 @@ struct Tile {
     std::memcpy(row[i] + static_cast<size_t>(j) * sizeof(T), &value, sizeof(T));
   }
 };
-/// The tile registers of a thread, and their extents as ldtilecfg set them. A processor that has tiles which the system
-/// does not let this process use executes ldtilecfg all the same, and refuses the instructions behind it. So the
-/// extents are at first those that TileScope sets, the only ones that kernels use.
+/// The tile registers of a thread, and their extents as ldtilecfg set them.
 struct TileState {
   int rows[8] = {16, 16, 16, 16, 16, 16, 16, 16}, row_bytes[8] = {64, 64, 64, 64, 64, 64, 64, 64};
   Tile tiles[8];
@@ -54,7 +53,7 @@ void store(int t, char* to, int64_t stride) {
   for (int i = 0; i < state.rows[t]; ++i)
     std::memcpy(to + i * stride, state.tiles[t].row[i], static_cast<size_t>(state.row_bytes[t]));
 }
-void configure(const uint8_t* config) {
+void configure(const uint8_t* config) {  // Intel SDM, volume 1, table 18-1
   for (int t = 0; t < 8; ++t) {
     uint16_t bytes = 0;
     std::memcpy(&bytes, config + 16 + 2 * t, 2);
@@ -170,6 +169,27 @@ bool execute(const Instruction& i) {
   }
 }
 
+/// A processor that has tiles which the system does not let this process use executes ldtilecfg all the same, and
+/// refuses the instructions behind it. What it has set is in the registers that the system saved for the handler
+/// (Intel SDM, volume 1, section 13.4: XTILECFG is component 17, where CPUID says; Linux, asm/sigcontext.h).
+void take_configuration(const ucontext_t& context) {
+  constexpr unsigned kConfiguration = 17;
+  constexpr uint32_t kExtended = 0x46505853;
+  const auto* const saved = reinterpret_cast<const uint8_t*>(context.uc_mcontext.fpregs);
+  uint32_t magic = 0, a = 0, offset = 0, c = 0, d = 0;
+  uint64_t present = 0;
+  if (!saved) return;
+  std::memcpy(&magic, saved + 464, sizeof magic), std::memcpy(&present, saved + 512, sizeof present);
+  if (magic != kExtended || (present >> kConfiguration & 1) == 0) return;
+  __cpuid_count(0xd, kConfiguration, a, offset, c, d);
+  const uint8_t* const config = saved + offset;
+  for (int t = 0; t < 8; ++t) {
+    uint16_t bytes = 0;
+    std::memcpy(&bytes, config + 16 + 2 * t, sizeof bytes);
+    state.row_bytes[t] = bytes, state.rows[t] = config[48 + t];
+  }
+}
+
 struct sigaction previous;
 
 void handle(int, siginfo_t*, void* data) {
@@ -181,8 +201,13 @@ void handle(int, siginfo_t*, void* data) {
   const auto refused = next;
   if (code[0] == 0x0f && code[1] == 0x0b) next += 2;  // ud2
   bool is_any = false;
-  // Tile instructions come in rows: one signal serves for all of a row.
-  for (Instruction i; decode(context, i) && execute(i); i = {}) next += i.length, is_any = true;
+  take_configuration(context);
+  // Tile instructions come in rows: one signal serves for all of a row, but for an ldtilecfg, which may not be refused.
+  for (Instruction i; decode(context, i); i = {}) {
+    const bool is_configuration = i.opcode == 0x49 && i.prefix == 0 && i.has_memory;
+    if ((is_any && is_configuration) || !execute(i)) break;
+    next += i.length, is_any = true;
+  }
   _mm_setcsr(mode);
   if (is_any) return;
   next = refused;  // again, which ends the program

@@ -2600,8 +2600,9 @@ def dynamic_quantize_conv(x, w, w_scale, bias=None, residual=None, stride=(), pa
     multiplied first, where sum is the convolution, in i32, of codes w[O, C / groups, kernel...] with the codes of
     x[N, C, spatial...] ([N, spatial..., C] with channels_last), which dynamic_quantize makes with a scale for
     each image, up to x_largest. w_scale[O], bias[O] if has_bias, residual of the result's dims if has_residual.
-    Sums are exact while 127 x_largest (C / groups) taps is below 2^31, and wrap beyond. Its derivative looks
-    through the rounding of x: that of fused_conv with w w_scale.
+    Beside x of f16 or bf16, w_scale and bias are f32, and the result is rounded once. Sums are exact while 127
+    x_largest (C / groups) taps is below 2^31, and wrap beyond. Its derivative looks through the rounding of x:
+    that of fused_conv with w w_scale.
 
     Source: ONNX: DynamicQuantizeLinear and ConvInteger, with a scale for each image and output channel and no
     zero points; Krishnamoorthi, arXiv:1806.08342, 2018, section 3.1: kernels by output channel

@@ -7,8 +7,10 @@
 #include "kernels/conv/amx_convolution.h"
 #include "kernels/conv/depthwise.h"
 #include "kernels/conv/depthwise_channels_last.h"
+#include "kernels/conv/depthwise_narrow.h"
 #include "kernels/conv/few_channels.h"
 #include "kernels/conv/fma_convolution.h"
+#include "kernels/conv/narrow_tiles.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/product_plan.h"
 #include "rlx/error.h"
@@ -49,6 +51,10 @@ bool is_worth_onednn(const Problem& p) {
 }
 
 constexpr ConvolutionRule kRules[] = {
+    {ConvolutionKernel::narrow_tiles, "constant weights of bf16: tiles read pixels and channels where they lie",
+     [](const Problem& p) {
+       return p.are_weights_constant && p.is_fused && p.channels_last && kernels::has_narrow_tiles(p.args);
+     }},
     {ConvolutionKernel::pointwise_tiles, "pointwise, with so few pixels that a product does not pay for packing rows",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p) && has_few_pixels(p); }},
     {ConvolutionKernel::multiply_adds,
@@ -62,7 +68,9 @@ constexpr ConvolutionRule kRules[] = {
     {ConvolutionKernel::depthwise, "each plane has a kernel of its own",
      [](const Problem& p) { return !p.is_fused && p.batch_groups <= 1 && kernels::is_depthwise(p.args); }},
     {ConvolutionKernel::depthwise_channels_last, "each channel has a kernel of its own, and channels are contiguous",
-     [](const Problem& p) { return p.is_fused && kernels::is_depthwise_of_channels(p.args); }},
+     [](const Problem& p) {
+       return p.is_fused && (kernels::is_depthwise_of_channels(p.args) || kernels::is_narrow_depthwise(p.args));
+     }},
     {ConvolutionKernel::few_channels, "rows of few input channels are contiguous, and weights stay in registers",
      [](const Problem& p) { return p.is_fused && p.channels_last && kernels::has_few_channels(p.args); }},
     {ConvolutionKernel::matrix_tiles, "constant weights, and enough pixels and channels for tiles",
@@ -78,6 +86,7 @@ constexpr ConvolutionRule kRules[] = {
 
 std::string_view name_of(ConvolutionKernel kernel) {
   switch (kernel) {
+    case ConvolutionKernel::narrow_tiles:
     case ConvolutionKernel::pointwise_tiles:
     case ConvolutionKernel::matrix_tiles: return "matrix tiles";
     case ConvolutionKernel::product: return "product";

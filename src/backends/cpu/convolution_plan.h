@@ -25,6 +25,7 @@ struct ConvolutionProblem {
 };
 
 enum class ConvolutionKernel : uint8_t {
+  narrow_tiles,             ///< kernels/conv/narrow_tiles.h, of bf16
   pointwise_tiles,          ///< kernels/conv/amx_convolution.h, with the pixels of all images as one image
   matrix_tiles,             ///< kernels/conv/amx_convolution.h
   product,                  ///< a matrix product over the channels, as planned by kernels/gemm/product_plan.h

@@ -59,5 +59,10 @@ bool has_narrow_convolutions();
 /// own kernels where that does not support it. Our own are so slow in bf16 that oneDNN pays for small convolutions too.
 Prepared narrow_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args,
                             const EpilogueOperands& epilogue);
+/// The same with weights that are bound, by kernels/conv/narrow_tiles.h.
+Prepared narrow_tiles(const LoweringContext& c, const kernels::ConvolutionArgs& args, const EpilogueOperands& epilogue);
+/// The same by kernels/conv/depthwise_narrow.h. Null if it has a residual.
+Prepared narrow_depthwise(const LoweringContext& c, const kernels::ConvolutionArgs& args,
+                          const EpilogueOperands& epilogue);
 
 }  // namespace rlx::cpu

@@ -6,6 +6,7 @@
 #include "backends/cpu/convolution_steps.h"
 #include "kernels/memory/aligned_memory.h"
 #include "kernels/quant/dynamic_convolution.h"
+#include "kernels/vector/narrow_float.h"
 #include "rlx/ops/dynamic_quantize.h"
 
 namespace rlx::cpu {
@@ -20,6 +21,7 @@ class DynamicConvolutionStep final : public Step {
       : threads_(c.threads), conv_(args, c.attrs<DynamicQuantizeConvAttrs>().channels_last,
                                    static_cast<int32_t>(c.attrs<DynamicQuantizeConvAttrs>().x_largest)) {
     const auto& a = c.attrs<DynamicQuantizeConvAttrs>();
+    conv_.is_narrow = conv_.by_tiles && args.dtype == bf16;
     operands_ = {kernel_activation(a.activation), a.has_bias ? 3 : -1, a.has_residual ? 3 + a.has_bias : -1};
     conv_.activation = operands_.activation;
     image_bytes_ = aligned(kernels::quantized_image_bytes(conv_));
@@ -29,8 +31,10 @@ class DynamicConvolutionStep final : public Step {
     divide();
     if (const Tensor* weights = c.bound(1)) {
       std::string layout =
-          text_of(int8_form(conv_.weights.isa), "convolution ", args.out_channels, 'x', args.in_channels, " of groups ",
-                  args.groups, " by ", args.w_out_stride, ' ', args.w_in_stride);
+          text_of(int8_form(conv_.weights.isa),
+                  conv_.by_tiles ? text_of("convolution of steps of ", conv_.image.k_bytes(), ' ') : "convolution ",
+                  args.out_channels, 'x', args.in_channels, " of groups ", args.groups, " by ", args.w_out_stride, ' ',
+                  args.w_in_stride);
       for (int d = 0; d < args.spatial; ++d) layout += text_of(", ", args.kernel[d], " by ", args.w_strides[d]);
       packed_ = c.packed.in_layout(*weights, layout, kernels::convolution_weights_bytes(conv_), [&](char* out) {
         const kernels::AlignedMemory own = kernels::aligned_memory(kernels::convolution_packing_bytes(conv_));
@@ -40,8 +44,9 @@ class DynamicConvolutionStep final : public Step {
     }
   }
 
+  bool by_tiles() const { return conv_.by_tiles; }
   size_t scratch_bytes() const override {
-    return packing_bytes() + magnitude_bytes() + image_bytes_ * static_cast<size_t>(images_) +
+    return packing_bytes() + range_bytes() + image_bytes_ * static_cast<size_t>(images_) +
            block_bytes() * static_cast<size_t>(threads_);
   }
   bool reads_operand(size_t i) const override { return i != 1 || !packed_; }
@@ -52,30 +57,34 @@ class DynamicConvolutionStep final : public Step {
 
   void run(const StepArgs& args) const noexcept override {
     const char* packed = packed_ ? packed_->get() : pack(args);
-    auto* const magnitudes = reinterpret_cast<uint32_t*>(args.scratch + packing_bytes());
-    std::byte* const values = args.scratch + packing_bytes() + magnitude_bytes();
+    auto* const ranges = reinterpret_cast<kernels::ImageRange*>(args.scratch + packing_bytes());
+    std::byte* const values = args.scratch + packing_bytes() + range_bytes();
     std::byte* const blocks = values + image_bytes_ * static_cast<size_t>(images_);
-    const kernels::ConvolutionEpilogue operands = operands_.of(args);
-    const int64_t pixels = conv_.inputs(), in = pixels * conv_.shape.in_channels;
+    const auto* const bias = operands_.bias >= 0 ? args.in<float>(static_cast<size_t>(operands_.bias)) : nullptr;
+    const auto size = static_cast<int64_t>(byte_size(conv_.shape.dtype));
+    const auto* const residual =
+        operands_.residual >= 0 ? args.in<std::byte>(static_cast<size_t>(operands_.residual)) : nullptr;
+    const int64_t pieces = conv_.pieces(), in = conv_.inputs() * conv_.shape.in_channels;
     const int64_t out = conv_.outputs() * conv_.shape.out_channels;
     for (int64_t first = 0; first < conv_.shape.batch; first += images_) {
       const int64_t images = std::min(images_, conv_.shape.batch - first);
-      const float* x = args.in<float>(0) + first * in;
+      const std::byte* x = args.in<std::byte>(0) + first * in * size;
       const auto reading_ns = static_cast<double>(images * in);
       for_ranges(args, images * tasks_, 1, reading_ns * 0.05, [&](int64_t begin, int64_t end, int64_t) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t task = i % tasks_, from = in * task / tasks_, to = in * (task + 1) / tasks_;
-          magnitudes[i] = kernels::largest_magnitude(x + i / tasks_ * in + from, to - from);
+          ranges[i] = kernels::image_range(conv_, x, i / tasks_ * in + from, to - from);
         }
       });
       const auto scale_of = [&](int64_t image) {
-        const uint32_t* of_image = magnitudes + image * tasks_;
-        return kernels::dynamic_scale(*std::max_element(of_image, of_image + tasks_), conv_.weights.x_largest);
+        kernels::ImageRange of_image;
+        for (int64_t task = 0; task < tasks_; ++task) of_image.include(ranges[image * tasks_ + task]);
+        return kernels::image_scale(conv_, of_image);
       };
       for_ranges(args, images * tasks_, 1, reading_ns * 0.15, [&](int64_t begin, int64_t end, int64_t) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t task = i % tasks_, image = i / tasks_;
-          kernels::quantize_image(conv_, x + image * in, pixels * task / tasks_, pixels * (task + 1) / tasks_,
+          kernels::quantize_image(conv_, x + image * in * size, pieces * task / tasks_, pieces * (task + 1) / tasks_,
                                   scale_of(image), values + image_bytes_ * static_cast<size_t>(image));
         }
       });
@@ -91,8 +100,8 @@ class DynamicConvolutionStep final : public Step {
                      b.values = values + image_bytes_ * static_cast<size_t>(image), b.scale = scale_of(image);
                      b.block = item % blocks_of_image, b.group = item / blocks_of_image % groups;
                      b.begin = range * range_columns_, b.end = std::min(n, b.begin + range_columns_);
-                     b.packed = packed, b.w_scale = args.in<float>(2), b.bias = operands.bias;
-                     b.residual = operands.residual ? operands.residual + at : nullptr, b.y = args.out<float>() + at;
+                     b.packed = packed, b.w_scale = args.in<float>(2), b.bias = bias;
+                     b.residual = residual ? residual + at * size : nullptr, b.y = args.out<std::byte>() + at * size;
                      kernels::convolve_block(conv_, b, blocks + block_bytes() * static_cast<size_t>(task));
                    }
                  });
@@ -118,7 +127,7 @@ class DynamicConvolutionStep final : public Step {
   }
   size_t weights_bytes() const { return packed_ ? 0 : aligned(kernels::convolution_weights_bytes(conv_)); }
   size_t packing_bytes() const { return packed_ ? 0 : weights_bytes() + kernels::convolution_packing_bytes(conv_); }
-  size_t magnitude_bytes() const { return aligned(static_cast<size_t>(images_ * tasks_) * sizeof(uint32_t)); }
+  size_t range_bytes() const { return aligned(static_cast<size_t>(images_ * tasks_) * sizeof(kernels::ImageRange)); }
   size_t block_bytes() const { return aligned(kernels::convolution_block_bytes(conv_)); }
   const char* pack(const StepArgs& args) const {
     auto* out = reinterpret_cast<char*>(args.scratch);
@@ -136,11 +145,52 @@ class DynamicConvolutionStep final : public Step {
   std::shared_ptr<const kernels::AlignedMemory> packed_;  // null: the weights are not bound
 };
 
+/// Of bf16, where only f32 has a kernel: x and residual become f32, and the result is rounded.
+class WidenedStep final : public Step {
+ public:
+  WidenedStep(Prepared convolution, const kernels::ConvolutionArgs& args, int residual, size_t operands)
+      : convolution_(std::move(convolution)), residual_(residual), operands_(operands),
+        x_count_(args.batch * args.in_channels), y_count_(args.batch * args.out_channels) {
+    for (int d = 0; d < args.spatial; ++d) x_count_ *= args.in_dims[d], y_count_ *= args.out_dims[d];
+  }
+  size_t scratch_bytes() const override {
+    return bytes(x_count_) + bytes(y_count_) * (residual_ >= 0 ? 2 : 1) + convolution_->scratch_bytes();
+  }
+  bool reads_operand(size_t i) const override { return convolution_->reads_operand(i); }
+  std::string kernel() const override { return text_of(convolution_->kernel(), ", in f32"); }
+  void run(const StepArgs& args) const noexcept override {
+    void* operands[5];
+    std::copy_n(args.operands, operands_, operands);
+    std::byte* scratch = args.scratch;
+    const auto widen = [&](int i, int64_t count) {
+      auto* const to = reinterpret_cast<float*>(scratch);
+      const auto* from = args.in<kernels::BF16>(static_cast<size_t>(i));
+      for (int64_t j = 0; j < count; ++j) to[j] = kernels::to_f32(from[j]);
+      operands[i] = to, scratch += bytes(count);
+    };
+    widen(0, x_count_);
+    if (residual_ >= 0) widen(residual_, y_count_);
+    void* y = scratch;
+    convolution_->run({operands, &y, scratch + bytes(y_count_), args.width});
+    auto* const to = args.out<kernels::BF16>();
+    for (int64_t j = 0; j < y_count_; ++j) to[j] = kernels::to_bf16(static_cast<const float*>(y)[j]);
+  }
+
+ private:
+  static size_t bytes(int64_t count) { return aligned(static_cast<size_t>(count) * sizeof(float)); }
+
+  Prepared convolution_;
+  int residual_;
+  size_t operands_;
+  int64_t x_count_, y_count_;
+};
+
 }  // namespace
 
 std::string when_dynamic_convolution(const Question& q) {
   const Type& x = q.operands[0];
-  if (x.dtype != f32) return text_of("no kernel quantizes ", x);
+  const bool is_narrow = x.dtype == bf16 && kernels::best_int8_dot_isa() == kernels::Int8DotIsa::tiles;
+  if (x.dtype != f32 && !is_narrow) return text_of("no kernel quantizes ", x);
   if (x.rank() < 3 || x.rank() > 2 + size_t(kernels::kMaxSpatial))
     return text_of("the CPU convolves 1 to ", kernels::kMaxSpatial, " spatial dims");
   return refusal_of_largest(q.node.attrs.as<DynamicQuantizeConvAttrs>().x_largest);
@@ -149,8 +199,13 @@ std::string when_dynamic_convolution(const Question& q) {
 Prepared lower_dynamic_convolution(const LoweringContext& c) {
   const auto& a = c.attrs<DynamicQuantizeConvAttrs>();
   const ConvAttrs conv = as_convolution(as_fused_conv(a), c.operands[0].shape.size());
-  return std::make_unique<DynamicConvolutionStep>(c,
-                                                  convolution_args(conv, c.operands[0], c.operands[1], c.results[0]));
+  const auto args = convolution_args(conv, c.operands[0], c.operands[1], c.results[0]);
+  auto step = std::make_unique<DynamicConvolutionStep>(c, args);
+  if (args.dtype == f32 || step->by_tiles()) return step;
+  auto wide = args;
+  wide.dtype = wide.out_dtype = f32;
+  return std::make_unique<WidenedStep>(std::make_unique<DynamicConvolutionStep>(c, wide), wide,
+                                       a.has_residual ? 3 + a.has_bias : -1, c.operands.size());
 }
 
 }  // namespace rlx::cpu

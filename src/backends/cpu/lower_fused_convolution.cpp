@@ -205,6 +205,8 @@ Prepared lower_fused_conv(const LoweringContext& c) {
   ConvolutionProblem problem{args, 1, true, a.channels_last, is_dense(x), c.bound(1) != nullptr, c.policy};
   if (x.dtype != f32)
     return planned_convolution(problem, [&](ConvolutionKernel kernel) -> Prepared {
+      if (kernel == ConvolutionKernel::narrow_tiles) return narrow_tiles(c, args, epilogue);
+      if (kernel == ConvolutionKernel::depthwise_channels_last) return narrow_depthwise(c, args, epilogue);
       if (kernel == ConvolutionKernel::product) return pointwise_step(c, args, epilogue);
       if (kernel == ConvolutionKernel::onednn || kernel == ConvolutionKernel::general)
         return narrow_convolution(c, args, epilogue);
@@ -219,6 +221,7 @@ Prepared lower_fused_conv(const LoweringContext& c) {
       case ConvolutionKernel::matrix_tiles: return tiled_convolution(c, args, 1, epilogue);
       case ConvolutionKernel::multiply_adds: return fma_convolution(c, args, 1, epilogue);
       case ConvolutionKernel::onednn: return onednn_convolution(c, args, 1, epilogue);
+      case ConvolutionKernel::narrow_tiles:  // of bf16 alone
       case ConvolutionKernel::depthwise:
       case ConvolutionKernel::general: break;
     }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/rounded_up.h"
+#include "kernels/quant/int8_tiles.h"
 
 namespace rlx::kernels {
 namespace {
@@ -29,6 +30,10 @@ int64_t plane_row_bytes(const DynamicConvolution& c) { return c.weights.k * quan
 size_t group_bytes(const DynamicConvolution& c) { return aligned(int8_weights_bytes(c.weights)); }
 /// Of an image, in a plane.
 size_t quantized_plane_bytes(const DynamicConvolution& c) {
+  if (c.by_tiles) {
+    const int64_t pixels = c.inputs() * c.shape.in_channels;
+    return aligned(static_cast<size_t>(c.image.reads_x() ? pixels : c.image.copy_bytes()));
+  }
   return aligned(static_cast<size_t>(c.inputs() * c.shape.in_channels * quantized_value_bytes(c.weights) + kCopyBytes));
 }
 
@@ -119,7 +124,7 @@ void fill_rows(const DynamicConvolution& c, const ConvolutionBlock& b, int64_t f
     const int64_t bytes = plane_row_bytes(c);
     from.copy(first, count, [&](int64_t i, auto copy_to) {
       const QuantizedRow row = quantized_row(w, rows, c.rows_at_once, i);
-      *row.scale = b.scale;
+      *row.scale = b.scale.scale;
       std::byte* to = plane == 0 ? row.values : row.low;
       if (row.piece >= bytes && row.step == row.piece) {  // the next row overwrites what is copied beyond the end
         copy_to(to);
@@ -143,6 +148,21 @@ void transpose_square_by_square(const T* from, int64_t from_row, int64_t rows, i
         for (int64_t r = i; r < std::min(i + kSide, rows); ++r) to[c * to_row + r] = from[r * from_row + c];
 }
 
+/// As convolve_block(), by tiles.
+void convolve_by_tiles(const DynamicConvolution& c, const ConvolutionBlock& b) {
+  const int64_t tiles = c.rows_at_once / 16, first = b.block * tiles;
+  Int8TilesCall call;
+  call.values = reinterpret_cast<const char*>(b.values);
+  call.is_unsigned = b.scale.is_one_plane && c.weights.x_largest > 127;
+  if (!b.scale.is_one_plane) call.low = call.values + quantized_plane_bytes(c);
+  call.weights = b.packed, call.w_scale = b.w_scale, call.bias = b.bias, call.residual = b.residual;
+  call.dtype = c.is_narrow ? bf16 : f32, call.scale = b.scale.scale, call.y = b.y, call.channels = c.shape.out_channels,
+  call.activation = c.activation;
+  const auto all = static_cast<int64_t>(c.image.tiles().size());
+  convolve_int8_tiles(c.image, call, first, std::min(all, first + tiles), b.begin / TileImage::kColumns,
+                      divided_up(b.end, TileImage::kColumns));
+}
+
 }  // namespace
 
 DynamicConvolution::DynamicConvolution(const ConvolutionArgs& args, bool are_channels_last, int32_t x_largest,
@@ -151,6 +171,17 @@ DynamicConvolution::DynamicConvolution(const ConvolutionArgs& args, bool are_cha
   weights.k = channels() * product_of(args.kernel, args.spatial);
   weights.n = args.out_channels / args.groups;
   weights.isa = isa, weights.x_largest = x_largest;
+  by_tiles = isa == Int8DotIsa::tiles && channels_last && args.batch > 0 && TileImage::supports(args);
+  if (by_tiles) {
+    // What a block reads and writes stays in the second-level cache while all columns are computed.
+    constexpr int64_t kTiledBlockBytes = 512 << 10;
+    image = TileImage(args, 1, true);
+    const int64_t of_pixel = image.stride() * quantized_planes(weights) + args.out_channels * 4;
+    rows_at_once = std::max(kQuantizedRows, kTiledBlockBytes / of_pixel / kQuantizedRows * kQuantizedRows);
+    const auto rows = static_cast<int64_t>(image.tiles().size()) * 16;
+    rows_at_once = rounded_up(divided_up(rows, divided_up(rows, rows_at_once)), kQuantizedRows);
+    return;
+  }
   const int64_t row_bytes =
       std::max<int64_t>(1, weights.k * quantized_value_bytes(weights) * quantized_planes(weights));
   rows_at_once = std::clamp(kBlockBytes / row_bytes, kQuantizedRows, kMaxBlockRows) / kQuantizedRows * kQuantizedRows;
@@ -161,7 +192,10 @@ DynamicConvolution::DynamicConvolution(const ConvolutionArgs& args, bool are_cha
 
 int64_t DynamicConvolution::inputs() const { return product_of(shape.in_dims, shape.spatial); }
 int64_t DynamicConvolution::outputs() const { return product_of(shape.out_dims, shape.spatial); }
-int64_t DynamicConvolution::blocks() const { return divided_up(outputs(), rows_at_once); }
+int64_t DynamicConvolution::blocks() const {
+  return divided_up(by_tiles ? static_cast<int64_t>(image.tiles().size()) * 16 : outputs(), rows_at_once);
+}
+int64_t DynamicConvolution::pieces() const { return by_tiles && !image.reads_x() ? image.rows() : inputs(); }
 
 bool DynamicConvolution::reads_in_place() const {
   if (shape.groups != 1 || weights.k != shape.in_channels || weights.k % 2 != 0 || weights.isa != Int8DotIsa::pairs)
@@ -172,14 +206,16 @@ bool DynamicConvolution::reads_in_place() const {
 }
 
 size_t convolution_weights_bytes(const DynamicConvolution& c) {
+  if (c.by_tiles) return static_cast<size_t>(c.image.weights_bytes());
   return group_bytes(c) * static_cast<size_t>(c.shape.groups);
 }
 size_t convolution_packing_bytes(const DynamicConvolution& c) {
-  return taps_of(c) == 1 ? 0 : aligned(static_cast<size_t>(c.weights.k * c.weights.n));
+  return taps_of(c) == 1 || c.by_tiles ? 0 : aligned(static_cast<size_t>(c.weights.k * c.weights.n));
 }
 
 void pack_convolution_weights(const DynamicConvolution& c, const int8_t* weights, char* out,
                               std::byte* scratch) noexcept {
+  if (c.by_tiles) return c.image.pack_weights(weights, out);
   const ConvolutionArgs& a = c.shape;
   const int64_t k = c.weights.k, n = c.weights.n, channels = c.channels(), taps = taps_of(c);
   for (int64_t g = 0; g < a.groups; ++g, out += group_bytes(c)) {
@@ -210,11 +246,41 @@ size_t quantized_image_bytes(const DynamicConvolution& c) {
   return quantized_plane_bytes(c) * static_cast<size_t>(quantized_planes(c.weights));
 }
 
-void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, int64_t last, float scale,
+ImageRange image_range(const DynamicConvolution& c, const void* data, int64_t first, int64_t count) noexcept {
+  if (c.is_narrow) {
+    const uint32_t bits = bf16_range(static_cast<const BF16*>(data) + first, count);
+    return {bits & ~1u, (bits & 1u) != 0};
+  }
+  const auto* x = static_cast<const float*>(data) + first;
+  const bool is_asked = c.by_tiles && c.weights.x_largest > 127 && c.weights.x_largest <= 255;
+  return {largest_magnitude(x, count), is_asked && std::any_of(x, x + count, [](float v) { return v < 0; })};
+}
+ImageScale image_scale(const DynamicConvolution& c, const ImageRange& range) {
+  const bool fits_bytes = c.by_tiles && c.weights.x_largest <= 255 && !range.has_negative;
+  return {dynamic_scale(range.largest, c.weights.x_largest), quantized_planes(c.weights) == 1 || fits_bytes};
+}
+
+void quantize_image(const DynamicConvolution& c, const void* data, int64_t first, int64_t last, ImageScale image_scale,
                     std::byte* values) noexcept {
   const Int8Weights& w = c.weights;
+  const float scale = image_scale.scale;
   const int64_t channels = c.shape.in_channels, pixels = c.inputs(), bytes = quantized_value_bytes(w);
-  std::byte *high = values, *low = quantized_planes(w) > 1 ? values + quantized_plane_bytes(c) : nullptr;
+  std::byte *high = values, *low = image_scale.is_one_plane ? nullptr : values + quantized_plane_bytes(c);
+  const auto* x = static_cast<const float*>(data);
+  if (c.by_tiles) {
+    auto* const copy = reinterpret_cast<char*>(high);
+    auto* const low_copy = reinterpret_cast<char*>(low);
+    const auto quantize = [&](int64_t from, int64_t count, char* to) {
+      char* const to_low = low ? low_copy + (to - copy) : nullptr;
+      const DType dtype = c.is_narrow ? bf16 : f32;
+      const auto* numbers = static_cast<const std::byte*>(data) + from * static_cast<int64_t>(byte_size(dtype));
+      quantize_bytes(dtype, numbers, count, scale, w.x_largest > 127 && !low, to, to_low);
+    };
+    if (c.image.reads_x()) return quantize(first * channels, (last - first) * channels, copy + first * channels);
+    c.image.write_rows(first, last, 0, copy, quantize);
+    if (low) c.image.write_rows(first, last, 0, low_copy, [](int64_t, int64_t, char*) {});  // its padding
+    return;
+  }
   if (c.reads_in_place()) {
     const QuantizedRow row = quantized_row(w, values, pixels, 0);
     std::fill(row.scale + first, row.scale + last, scale);
@@ -243,6 +309,7 @@ void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, 
 
 size_t convolution_block_bytes(const DynamicConvolution& c) {
   size_t bytes = 0;
+  if (c.by_tiles) return bytes;
   if (!c.reads_in_place())
     bytes += aligned(quantized_rows_bytes(c.weights, c.rows_at_once) + kCopyBytes) +
              aligned(static_cast<size_t>(plane_row_bytes(c) + kCopyBytes));
@@ -251,6 +318,7 @@ size_t convolution_block_bytes(const DynamicConvolution& c) {
 }
 
 void convolve_block(const DynamicConvolution& c, const ConvolutionBlock& b, std::byte* scratch) noexcept {
+  if (c.by_tiles) return convolve_by_tiles(c, b);
   const int64_t first = b.block * c.rows_at_once, count = std::min(c.rows_at_once, c.outputs() - first);
   const int64_t n = c.weights.n, channel = b.group * n, outputs = c.outputs(), columns = b.end - b.begin;
   DynamicProduct p;
@@ -266,19 +334,21 @@ void convolve_block(const DynamicConvolution& c, const ConvolutionBlock& b, std:
     p.rows = c.rows_at_once, p.x = scratch;
     scratch = one_row + aligned(static_cast<size_t>(plane_row_bytes(c) + kCopyBytes));
   }
+  auto* const y = static_cast<float*>(b.y);
+  const auto* const given = static_cast<const float*>(b.residual);
   if (c.channels_last) {
     const int64_t stride = c.shape.out_channels, at = (first - row) * stride + channel;
-    p.y = b.y + at, p.residual = b.residual ? b.residual + at : nullptr, p.y_stride = p.residual_stride = stride;
+    p.y = y + at, p.residual = given ? given + at : nullptr, p.y_stride = p.residual_stride = stride;
     return multiply_quantized_rows(p, row, row + count, b.begin, b.end);
   }
   // Residual and results are transposed through blocks that have the channels innermost.
   auto* const results = reinterpret_cast<float*>(scratch);
   float* const residual = results + aligned(static_cast<size_t>(c.rows_at_once * n) * sizeof(float)) / sizeof(float);
   const int64_t at = (channel + b.begin) * outputs + first;
-  if (b.residual) transpose_square_by_square(b.residual + at, outputs, columns, count, residual + b.begin, n);
-  p.y = results - row * n, p.residual = b.residual ? residual - row * n : nullptr, p.y_stride = p.residual_stride = n;
+  if (given) transpose_square_by_square(given + at, outputs, columns, count, residual + b.begin, n);
+  p.y = results - row * n, p.residual = given ? residual - row * n : nullptr, p.y_stride = p.residual_stride = n;
   multiply_quantized_rows(p, row, row + count, b.begin, b.end);
-  transpose_square_by_square(results + b.begin, n, count, columns, b.y + at, outputs);
+  transpose_square_by_square(results + b.begin, n, count, columns, y + at, outputs);
 }
 
 }  // namespace rlx::kernels

@@ -1,10 +1,14 @@
 // Convolutions of f32 that are computed in integers, for dynamic_quantize_conv: each image is quantized by a scale of
 // its own, kernels are 8-bit integers with a scale for each output channel. The quantized image has its channels
-// innermost; the values that an output needs are copied to a row (im2col), and the rows are multiplied by
-// dynamic_product.h, in blocks that stay in the cache. Neighbour: conv/im2col.h, the same for floats.
+// innermost. Matrix tiles read it where it lies (int8_tiles.h), if there is one group and channels are last. Else the
+// values that an output needs are copied to a row (im2col), and the rows are multiplied by dynamic_product.h, in blocks
+// that stay in the cache. Neighbour: conv/im2col.h, the same for floats.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/conv/direct.h"
+#include "kernels/conv/tile_image.h"
 #include "kernels/quant/dynamic_product.h"
 
 namespace rlx::kernels {
@@ -19,6 +23,9 @@ struct DynamicConvolution {
   /// of the group. Its `packed` is not read.
   Int8Weights weights;
   bool channels_last = false;
+  bool by_tiles = false;  ///< tiles read the quantized image, as `image` says
+  TileImage image;
+  bool is_narrow = false;  ///< x, residual and y are bf16, in which y is rounded once; only by tiles
   Activation activation = Activation::none;
   /// Outputs of a block, a multiple of kQuantizedRows. The constructor makes it as large as the cache allows.
   int64_t rows_at_once = 32;
@@ -32,6 +39,7 @@ struct DynamicConvolution {
   int64_t inputs() const;   ///< pixels of an image of x
   int64_t outputs() const;  ///< pixels of an image of y
   int64_t blocks() const;   ///< blocks of outputs of an image
+  int64_t pieces() const;   ///< in which an image may be quantized
   /// Whether the quantized image itself is the left operand of the product, so that no rows are copied: with one tap,
   /// stride 1, no padding, one group and an even number of channels, where products are computed by `pairs`.
   bool reads_in_place() const;
@@ -46,23 +54,42 @@ size_t convolution_packing_bytes(const DynamicConvolution& c);
 void pack_convolution_weights(const DynamicConvolution& c, const int8_t* weights, char* out,
                               std::byte* scratch) noexcept;
 
+/// What is known of some numbers of x, or of an image.
+struct ImageRange {
+  uint32_t largest = 0;       ///< the bits of the largest magnitude, as largest_magnitude() has it
+  bool has_negative = false;  ///< a number has a sign; only looked for where it matters
+
+  void include(const ImageRange& other) {
+    largest = std::max(largest, other.largest), has_negative = has_negative || other.has_negative;
+  }
+};
+/// Of `count` numbers of x, from `first` on.
+ImageRange image_range(const DynamicConvolution& c, const void* x, int64_t first, int64_t count) noexcept;
+/// How an image is quantized.
+struct ImageScale {
+  float scale;
+  /// Tiles multiply unsigned bytes, too: values up to 255 take one plane, if none of the image is negative.
+  bool is_one_plane;
+};
+ImageScale image_scale(const DynamicConvolution& c, const ImageRange& range);
+
 /// Bytes of a quantized image.
 size_t quantized_image_bytes(const DynamicConvolution& c);
-/// Quantizes pixels [first, last) of an image that begins at `x`. `scale` is that of the whole image: dynamic_scale()
-/// of its largest_magnitude(). `values` is the memory of the whole quantized image, aligned to 64 bytes.
-void quantize_image(const DynamicConvolution& c, const float* x, int64_t first, int64_t last, float scale,
+/// Quantizes pieces [first, last) of an image that begins at `x`. `scale` is that of the whole image. `values` is the
+/// memory of the whole quantized image, aligned to 64 bytes.
+void quantize_image(const DynamicConvolution& c, const void* x, int64_t first, int64_t last, ImageScale scale,
                     std::byte* values) noexcept;
 
 /// What convolve_block() computes: a block of outputs of an image, for a range of a group's output channels that begins
 /// at a multiple of DynamicProduct::kColumns.
 struct ConvolutionBlock {
   const std::byte* values;  ///< of the image, quantized
-  float scale;              ///< of the image
+  ImageScale scale;         ///< of the image
   int64_t group, block, begin, end;
-  const char* packed;               ///< all groups, as pack_convolution_weights() wrote them
-  const float *w_scale, *bias;      ///< of all output channels; bias may be null
-  const float* residual = nullptr;  ///< of the image, or null
-  float* y = nullptr;               ///< of the image
+  const char* packed;              ///< all groups, as pack_convolution_weights() wrote them
+  const float *w_scale, *bias;     ///< of all output channels; bias may be null
+  const void* residual = nullptr;  ///< of the image, f32 or bf16, or null
+  void* y = nullptr;               ///< of the image
 };
 /// Scratch of a calling thread.
 size_t convolution_block_bytes(const DynamicConvolution& c);

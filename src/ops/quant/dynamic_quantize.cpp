@@ -80,19 +80,21 @@ Value converted(Value v, DType to) { return v.dtype() == to ? v : convert(v, to)
 /// As f32, if it is f16 or bf16.
 Value widened(Value v) { return is_half(v.dtype()) ? convert(v, f32) : v; }
 
-/// The checks of dtypes and the number of operands that both products share.
+/// The checks of dtypes and the number of operands that both products share: beside x of f16 or bf16, w_scale and bias
+/// are f32, and the residual is of x's dtype.
 template <class A>
 void require_codes_and_scales(Types in, const A& a) {
   require_largest(a.x_largest, "x_largest");
   if (in[1].dtype != i8) fail(ErrorCode::invalid_argument, "w must be i8, got ", in[1]);
   require_operands(in.size(), size_t{3} + a.has_bias + a.has_residual,
                    flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
-  if (is_half(in[0].dtype) && in[2].dtype != f32)
-    fail(ErrorCode::invalid_argument, "w_scale must be f32 beside x of ", in[0].dtype, ", got ", in[2]);
-  for (size_t i = is_half(in[0].dtype) ? 3 : 2; i < in.size(); ++i)
-    if (in[i].dtype != in[0].dtype)
-      fail(ErrorCode::invalid_argument, "w_scale, bias and residual must be of x's dtype ", in[0].dtype, ", got ",
-           in[i]);
+  const DType scales = is_half(in[0].dtype) ? f32 : in[0].dtype;
+  for (size_t i = 2; i < in.size(); ++i) {
+    const bool is_residual = i == size_t{3} + a.has_bias;
+    if (const DType wanted = is_residual ? in[0].dtype : scales; in[i].dtype != wanted)
+      fail(ErrorCode::invalid_argument, "beside x of ", in[0].dtype, " w_scale, bias and residual must be of ", scales,
+           ", ", scales, " and ", in[0].dtype, ", got ", in[i]);
+  }
 }
 
 /// What a sum of products of codes stands for. Both scales have its dims.
@@ -104,20 +106,21 @@ Value scaled_sum(Value sum, Value w_scale, Value x_scale) {
 }
 
 /// The cotangents of a product in integers: those of `product`, an op of floats, with what the codes of w stand for, as
-/// if x were not rounded. `outputs`: the dim of w that has the scales.
+/// if x were not rounded, in f32 where x is f16 or bf16. `outputs`: the dim of w that has the scales.
 Many<Value> straight_through(Values in, Values cts, const Transforms& t, const OpDef& product, const Attrs& attrs,
                              int64_t outputs) {
-  const Value codes = convert(in[1], in[0].dtype()), w_scale = converted(in[2], in[0].dtype());
-  std::vector<Value> floats = {in[0], codes * broadcast_in_dim(w_scale, codes.dims(), {outputs})};
-  floats.insert(floats.end(), in.begin() + 3, in.end());
+  const Value x = widened(in[0]), codes = convert(in[1], x.dtype());
+  std::vector<Value> floats = {x, codes * broadcast_in_dim(in[2], codes.dims(), {outputs})};
+  for (size_t i = 3; i < in.size(); ++i) floats.push_back(widened(in[i]));
   std::vector<Type> types;
   for (const Value& v : floats) types.push_back(v.type());
   const Graph body = trace(types, [&](Graph& to, Values v) { return to.emit(product, {v.begin(), v.end()}, attrs); });
-  const auto d = inlined(in[0].graph(), t.vjp(body, Mask(floats.size(), true), {true}), joined(floats, cts));
+  const std::vector<Value> given = {widened(cts[0])};
+  const auto d = inlined(in[0].graph(), t.vjp(body, Mask(floats.size(), true), {true}), joined(floats, given));
   Axes others = axes_from(0, codes.dims().size());
   others.erase(others.begin() + outputs);
-  Many<Value> all = {d[0], Value{}, converted(reduce_sum(d[1] * codes, others), in[2].dtype())};
-  for (size_t i = 2; i < d.size(); ++i) all.push_back(d[i]);
+  Many<Value> all = {converted(d[0], in[0].dtype()), Value{}, reduce_sum(d[1] * codes, others)};
+  for (size_t i = 2; i < d.size(); ++i) all.push_back(converted(d[i], in[i + 1].dtype()));
   return all;
 }
 
@@ -168,14 +171,14 @@ OpDef define_dynamic_quantize_matmul() {
   using A = DynamicQuantizeMatmulAttrs;
   return define<A>({
       .name = "dynamic_quantize_matmul",
-      .doc =
-          "fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) + residual, the lesser scale "
-          "multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the "
-          "codes of x[..., k], which "
-          "dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias, residual[..., n] if "
-          "has_residual. Beside x of f16 or bf16, w_scale is f32, as all between is, and the result is rounded once. "
-          "Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its derivative looks through the "
-          "rounding of x: that of fused_matmul with w w_scale",
+      .doc = "fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) + residual, the lesser scale "
+             "multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the "
+             "codes of x[..., k], which "
+             "dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias, residual[..., n] if "
+             "has_residual. Beside x of f16 or bf16, w_scale and bias are f32, as all between is, and the result is "
+             "rounded once. "
+             "Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its derivative looks through the "
+             "rounding of x: that of fused_matmul with w w_scale",
       .source = "LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime, "
                 "com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points",
       .operands = {"x", "w", "w_scale", "bias?", "residual?"},
@@ -197,7 +200,7 @@ OpDef define_dynamic_quantize_matmul() {
             Value sum =
                 dot_general(convert(x.codes, i32), convert(in[1], i32), {{}, {}, {rows}, {a.transpose_rhs ? 1 : 0}});
             Value y = scaled_sum(sum, broadcast_in_dim(in[2], sum.dims(), {rows}), stretched(x.scale, sum, {rows}));
-            if (a.has_bias) y = y + broadcast_in_dim(widened(in[3]), y.dims(), {rows});
+            if (a.has_bias) y = y + broadcast_in_dim(in[3], y.dims(), {rows});
             y = activate(y, a.activation);
             return converted(a.has_residual ? y + widened(in.back()) : y, in[0].dtype());
           },
@@ -224,7 +227,7 @@ OpDef define_dynamic_quantize_matmul() {
                    .lo = -2,
                    .hi = 2},
                   {.dims = {{5, 70}, {19, 70}, {19}, {19}, {5, 19}},
-                   .dtypes = {bf16, i8, f32, bf16, bf16},
+                   .dtypes = {bf16, i8, f32, f32, bf16},
                    .attrs = A{true, true, true, Activation::relu, 1023},
                    .lo = -9,
                    .hi = 9},
@@ -247,8 +250,10 @@ OpDef define_dynamic_quantize_conv() {
           "fused_conv in 8-bit integers: activation(f32(sum) w_scale x_scale + bias + residual), the lesser scale "
           "multiplied first, where sum is the convolution, in i32, of codes w[O, C / groups, kernel...] with the "
           "codes of x[N, C, spatial...] ([N, spatial..., C] with channels_last), which dynamic_quantize makes with a "
-          "scale for each image, up to x_largest. w_scale[O], bias[O] if has_bias, residual of the result's dims if "
-          "has_residual. Sums are exact while 127 x_largest (C / groups) taps is below 2^31, and wrap beyond. Its "
+          "scale for each image, up to x_largest. w_scale[O], bias[O] if "
+          "has_bias, residual of the result's dims if "
+          "has_residual. Beside x of f16 or bf16, w_scale and bias are f32, and the result is rounded once. Sums are "
+          "exact while 127 x_largest (C / groups) taps is below 2^31, and wrap beyond. Its "
           "derivative looks through the rounding of x: that of fused_conv with w w_scale",
       .source = "ONNX: DynamicQuantizeLinear and ConvInteger, with a scale for each image and output channel and no "
                 "zero points; Krishnamoorthi, arXiv:1806.08342, 2018, section 3.1: kernels by output channel",
@@ -256,10 +261,10 @@ OpDef define_dynamic_quantize_conv() {
       .surrogate_gradient = true,
       .infer =
           [](Types in, const A& a) {
-            require_f32_or_f64(in[0]);
+            if (!is_half(in[0].dtype)) require_f32_or_f64(in[0]);
             require_codes_and_scales(in, a);
             std::vector<Type> floats = {in[0], Type{in[0].dtype, in[1].dims}};
-            floats.insert(floats.end(), in.begin() + 3, in.end());
+            for (size_t i = 3; i < in.size(); ++i) floats.push_back({in[0].dtype, in[i].dims});
             Type t = infer_types(op::fused_conv, floats, as_fused_conv(a))[0];
             require_dims(in[2], {in[1].dims[0]}, "w_scale");
             return t;
@@ -267,14 +272,14 @@ OpDef define_dynamic_quantize_conv() {
       .decompose =
           [](Values in, const A& a) {
             const auto rank = in[0].dims().size();
-            const DynamicQuantized x = dynamic_quantize(in[0], axes_from(1, rank - 1), a.x_largest);
+            const DynamicQuantized x = dynamic_quantize(widened(in[0]), axes_from(1, rank - 1), a.x_largest);
             Value sum = convolution(convert(x.codes, i32), convert(in[1], i32), as_convolution(as_fused_conv(a), rank));
             const int64_t channels = a.channels_last ? static_cast<int64_t>(rank) - 1 : 1;
             Value y = scaled_sum(sum, broadcast_in_dim(in[2], sum.dims(), {channels}),
                                  broadcast_in_dim(x.scale, sum.dims(), {0}));
             if (a.has_bias) y = y + broadcast_in_dim(in[3], y.dims(), {channels});
-            if (a.has_residual) y = y + in.back();
-            return activate(y, a.activation);
+            if (a.has_residual) y = y + widened(in.back());
+            return converted(activate(y, a.activation), in[0].dtype());
           },
       .vjp = [](Values in, Values, Values cts, const A& a, const Transforms& t) -> Many<Value> {
         return straight_through(in, cts, t, op::fused_conv, as_fused_conv(a), 0);
@@ -304,6 +309,18 @@ OpDef define_dynamic_quantize_conv() {
                    .hi = 2},
                   {.dims = {{2, 7, 6, 17}, {20, 17, 3, 2}, {20}, {20}, {2, 4, 5, 20}},
                    .dtypes = {f32, i8, f32, f32, f32},
+                   .attrs = A{.stride = {2, 1},
+                              .padding = {1, 0},
+                              .padding_high = {1, 0},
+                              .has_bias = true,
+                              .has_residual = true,
+                              .activation = Activation::relu,
+                              .channels_last = true,
+                              .x_largest = 1023},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{2, 7, 6, 17}, {20, 17, 3, 2}, {20}, {20}, {2, 4, 5, 20}},
+                   .dtypes = {bf16, i8, f32, f32, bf16},
                    .attrs = A{.stride = {2, 1},
                               .padding = {1, 0},
                               .padding_high = {1, 0},

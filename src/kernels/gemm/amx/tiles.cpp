@@ -500,6 +500,52 @@ RLX_WIDE void add_16x16(const float* from, int64_t stride, float* to, int64_t to
     _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_loadu_ps(from)));
 }
 
+// Rows, right tile and sums are numbers of tile registers.
+#define RLX_PRODUCT_OF(values, right, left, sums)                                        \
+  if constexpr ((values) == TileValues::bf16)                                            \
+    asm volatile("tdpbf16ps %%tmm" #right ", %%tmm" #left ", %%tmm" #sums ::: "memory"); \
+  else if constexpr ((values) == TileValues::i8)                                         \
+    asm volatile("tdpbssd %%tmm" #right ", %%tmm" #left ", %%tmm" #sums ::: "memory");   \
+  else asm volatile("tdpbusd %%tmm" #right ", %%tmm" #left ", %%tmm" #sums ::: "memory")
+
+template <TileValues kValues, bool kBoth>
+void multiply_at(const TilesAt& t, void* sums) {
+  const char *right = t.right, *prefetch = t.prefetch;
+  const int64_t right_bytes = t.k_bytes * kTileRows, most = kValues == TileValues::bf16 ? kSumTileSteps : t.steps;
+  for (int64_t begin = 0; begin == 0 || begin < t.steps; begin += most) {
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::: "memory");
+    for (int64_t i = begin; i < std::min(t.steps, begin + most); ++i, right += 2 * right_bytes) {
+      asm volatile("tileloadd (%0,%1,1), %%tmm4" ::"r"(t.upper + t.offsets[i]), "r"(t.stride) : "memory");
+      asm volatile("tileloadd (%0,%1,1), %%tmm6" ::"r"(right), "r"(kRowBytes) : "memory");
+      RLX_PRODUCT_OF(kValues, 6, 4, 0);
+      if constexpr (kBoth) {
+        asm volatile("tileloadd (%0,%1,1), %%tmm5" ::"r"(t.lower + t.offsets[i]), "r"(t.stride) : "memory");
+        RLX_PRODUCT_OF(kValues, 6, 5, 2);
+      }
+      asm volatile("tileloadd (%0,%1,1), %%tmm7" ::"r"(right + right_bytes), "r"(kRowBytes) : "memory");
+      RLX_PRODUCT_OF(kValues, 7, 4, 1);
+      if constexpr (kBoth) {
+        RLX_PRODUCT_OF(kValues, 7, 5, 3);
+      }
+      for (int64_t at = 0; at < t.prefetch_bytes; at += 64, prefetch += 64) __builtin_prefetch(prefetch, 0, 2);
+    }
+    if constexpr (kValues == TileValues::bf16) {
+      if (begin > 0) {
+        add_tiles(static_cast<float*>(sums), kTiledColumns, kBoth);
+        continue;
+      }
+    }
+    store_tiles(sums, kTiledColumns * 4, kBoth);
+    if (most == 0) break;
+  }
+}
+template <TileValues kValues>
+void multiply_at(const TilesAt& t, void* sums) {
+  if (t.lower) multiply_at<kValues, true>(t, sums);
+  else multiply_at<kValues, false>(t, sums);
+}
+#undef RLX_PRODUCT_OF
+
 template <bool kLeftSigned, bool kRightSigned>
 void multiply_int8_as(int64_t steps, const char* upper, const char* lower, const char* right, int32_t* sums,
                       int64_t stride) {
@@ -518,18 +564,22 @@ bool has_matrix_tiles() {
   return (has || is_emulated.load(std::memory_order_relaxed)) && product_lanes(f32) == kTileRows;
 }
 
+bool tiles_round_to_bf16() { return has_rounding_to_bf16(); }
+
 void set_tiles_emulated(bool emulated) noexcept {
   is_emulated = emulated && has_vector_instructions() && is_permitted(InstructionSet::avx512);
 }
 
-TileScope::TileScope() {
+TileScope::TileScope(int64_t k_bytes) {
   struct alignas(64) Config {  // Intel SDM, volume 1, table 18-1
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
     uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   };
-  static constexpr Config kConfig;
-  asm volatile("ldtilecfg %0" ::"m"(kConfig));
+  Config config;  // registers 4 and 5 hold left tiles, 6 and 7 right ones
+  config.row_bytes[4] = config.row_bytes[5] = static_cast<uint16_t>(k_bytes);
+  config.rows[6] = config.rows[7] = static_cast<uint8_t>(k_bytes / 4);
+  asm volatile("ldtilecfg %0" ::"m"(config));
 }
 // Released tiles need not be saved when the system switches threads.
 TileScope::~TileScope() { asm volatile("tilerelease"); }
@@ -593,12 +643,18 @@ void multiply_int8_tiles(DType left, DType right_dtype, int64_t steps, const cha
   else if (right_dtype == i8) multiply_int8_as<false, true>(steps, upper, lower, right, sums, stride);
   else multiply_int8_as<false, false>(steps, upper, lower, right, sums, stride);
 }
+void multiply_tiles_at(const TilesAt& tiles, void* sums) noexcept {
+  if (tiles.values == TileValues::bf16) multiply_at<TileValues::bf16>(tiles, sums);
+  else if (tiles.values == TileValues::i8) multiply_at<TileValues::i8>(tiles, sums);
+  else multiply_at<TileValues::u8>(tiles, sums);
+}
 
 #else
 
 bool has_matrix_tiles() { return false; }
+bool tiles_round_to_bf16() { return false; }
 void set_tiles_emulated(bool) noexcept {}
-TileScope::TileScope() = default;
+TileScope::TileScope(int64_t) {}
 TileScope::~TileScope() = default;
 float pack_left_tiles(const TileSource&, int64_t, int64_t, TileForm, char*) noexcept { return 0; }
 float pack_left_rows(const TileSource&, int64_t, int64_t, char*, const PackedRowStrides&) noexcept { return 0; }
@@ -614,6 +670,7 @@ float min_of_three_terms(uint32_t, uint32_t) noexcept { return 0; }
 void transpose_tile(const float*, int64_t, float*, int64_t) noexcept {}
 void add_tile(const float*, int64_t, float*, int64_t) noexcept {}
 void multiply_int8_tiles(DType, DType, int64_t, const char*, const char*, const char*, int32_t*, int64_t) noexcept {}
+void multiply_tiles_at(const TilesAt&, void*) noexcept {}
 
 #endif
 

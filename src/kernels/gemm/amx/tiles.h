@@ -43,10 +43,15 @@ bool has_matrix_tiles();
 /// the AVX-512 instructions (F, BW, VL, DQ) that stand between them, or RLX_ISA does not permit those.
 void set_tiles_emulated(bool emulated) noexcept;
 
-/// Configures the tiles of the calling thread; multiply_*_tiles() may be called only while one lives.
+/// Whether the processor has the instruction that rounds to bf16, which all with tiles have, but those that emulate
+/// them.
+bool tiles_round_to_bf16();
+
+/// Configures the tiles of the calling thread; multiply_*_tiles() may be called only while one lives. Rows of the left
+/// operand have `k_bytes`, a multiple of 4 up to 64; only multiply_tiles_at() takes other than 64.
 class TileScope {
  public:
-  TileScope();
+  explicit TileScope(int64_t k_bytes = 64);
   ~TileScope();
   TileScope(const TileScope&) = delete;
   TileScope& operator=(const TileScope&) = delete;
@@ -136,5 +141,26 @@ void transpose_tile(const float* from, int64_t stride, float* to, int64_t to_str
 /// As multiply_tiles() for i8 or u8, with sums in i32; `steps` of 64 along k.
 void multiply_int8_tiles(DType left_dtype, DType right_dtype, int64_t steps, const char* upper, const char* lower,
                          const char* right, int32_t* sums, int64_t stride) noexcept;
+
+/// The left operand of multiply_tiles_at(), and how values are read: bf16 with bf16, or 8 bits with i8.
+enum class TileValues : uint8_t { bf16, i8, u8 };
+/// Products of one or two left tiles, read where they lie, with pairs of right tiles. Row i of the left tile of step s
+/// begins at upper + offsets[s] + i * stride, and has the k_bytes of the TileScope; so at `lower`, unless that is null.
+/// A right tile has k_bytes / 4 rows of 64 bytes: 4 bytes along k of 16 columns. The pairs of the steps follow each
+/// other.
+struct TilesAt {
+  TileValues values = TileValues::bf16;
+  const char *upper = nullptr, *lower = nullptr;
+  int64_t stride = 0;
+  const int64_t* offsets = nullptr;
+  int64_t steps = 0, k_bytes = 64;
+  const char* right = nullptr;
+  /// Memory that is read soon: so many bytes of it, a multiple of 64, are prefetched in each step.
+  const char* prefetch = nullptr;
+  int64_t prefetch_bytes = 0;
+};
+/// Writes the sums (f32 of bf16, else i32) of 16 or 32 rows and 32 columns; rows are 128 bytes apart. Sums of f32 are
+/// sums of partial sums over kSumTileSteps steps.
+void multiply_tiles_at(const TilesAt& tiles, void* sums) noexcept;
 
 }  // namespace rlx::kernels

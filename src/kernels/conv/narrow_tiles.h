@@ -1,0 +1,33 @@
+// Convolutions of bf16 on matrix tiles, channels last: y = round(act(sum + bias + residual)), with sums in f32
+// (gemm/amx/tiles.h). Tiles read the image itself or a copy with its padding (tile_image.h); the epilogue follows each
+// 32 pixels of 32 channels. Like all instructions for bf16, tiles take subnormal numbers for 0. Neighbour:
+// amx_convolution.h, for f32.
+#pragma once
+
+#include <span>
+
+#include "kernels/conv/tile_image.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/vector/narrow_float.h"
+
+namespace rlx::kernels {
+
+/// Whether tiles compute it: bf16, and what TileImage supports.
+bool has_narrow_tiles(const ConvolutionArgs& args);
+
+/// The operands of an image.
+struct NarrowTilesCall {
+  const char* image = nullptr;  ///< x or the copy, as TileImage has it
+  const char* weights = nullptr;
+  const float* bias = nullptr;     ///< of all channels, and of as many more as fill a panel
+  const BF16* residual = nullptr;  ///< null: none
+  BF16* y = nullptr;
+  int64_t channels = 0;  ///< of y
+  Activation activation = Activation::none;
+  std::span<const std::byte> next = {};  ///< is read afterwards, and may be prefetched
+};
+/// Computes tiles [begin, end) of image.tiles(), for panels [first, last) of output channels.
+void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, int64_t begin, int64_t end,
+                           int64_t first, int64_t last) noexcept;
+
+}  // namespace rlx::kernels
