@@ -24,7 +24,7 @@ struct Case {
   bool bias = false, residual = false, transposed = false;
   Activation activation = Activation::none;
   int32_t largest = 127;  ///< of x's quantized values
-  bool is_bf16 = false;   ///< of x, bias, residual and y
+  bool is_bf16 = false;   ///< of x, residual and y
   DType dtype() const { return is_bf16 ? bf16 : f32; }
 };
 
@@ -58,7 +58,7 @@ struct Operands {
     for (int64_t j = 0; j < c.n; ++j) {
       // A column of them so large that it has to be multiplied after the scale of a row of tiny numbers.
       w_scale.push_back(static_cast<float>(random.between(1e-4, 0.1) * (j % 6 == 5 ? 1e35 : 1)));
-      bias.push_back(rounded(c, random.between(-9, 9)));
+      bias.push_back(static_cast<float>(random.between(-9, 9)));
     }
     for (int64_t i = 0; i < c.k * c.n; ++i) w.push_back(static_cast<int8_t>(random.below(255) - 127));
     for (int64_t i = 0; i < c.m * c.n; ++i) residual.push_back(rounded(c, random.between(-1, 1)));
@@ -113,12 +113,12 @@ int64_t wrong_results(const Case& c, const Operands& in, const std::vector<float
   AlignedMemory scratch = aligned_memory(scratch_bytes + 64);
   std::memset(scratch.get(), 0x55, scratch_bytes + 64);
   const int64_t half = std::min<int64_t>(kQuantizedRows, c.m);
-  const std::vector<char> x = stored(c, in.x), bias = stored(c, in.bias), residual = stored(c, in.residual);
+  const std::vector<char> x = stored(c, in.x), residual = stored(c, in.residual);
   quantize_rows(p.w, x.data(), c.dtype(), c.k, 0, half, c.m, scratch.get());
   quantize_rows(p.w, x.data(), c.dtype(), c.k, half, c.m, c.m, scratch.get());
   std::vector<char> stored_y = stored(c, std::vector<float>(static_cast<size_t>(c.m * c.n + 64), -77.0f));
   p.rows = c.m, p.x = scratch.get(), p.w_scale = in.w_scale.data(), p.dtype = c.dtype();
-  p.bias = c.bias ? bias.data() : nullptr, p.residual = c.residual ? residual.data() : nullptr;
+  p.bias = c.bias ? in.bias.data() : nullptr, p.residual = c.residual ? residual.data() : nullptr;
   p.activation = c.activation, p.y = stored_y.data(), p.y_stride = p.residual_stride = c.n;
   const int64_t middle = std::min<int64_t>(DynamicProduct::kColumns, c.n);
   multiply_quantized_rows(p, 0, c.m, 0, middle);

@@ -50,11 +50,11 @@ struct DynamicEpilogue {
 };
 /// activation(sum * w_scale[n] * x_scale[row] + bias) + residual, the lesser scale first, so that nothing is infinite
 /// on the way to a smaller number; in x's dtype, f32 or f64, or in f32, rounded once, for x of f16 or bf16. x[..., k]
-/// has a scale for each row (along k); w is i8, [k, n], with `transpose_rhs` [n, k]; w_scale[n] is of the dtype
-/// computed in. `sum` is the product of the codes in i32: exact while 127 * x_largest * k < 2^31 (codes of w from -127
-/// to 127), then it wraps. The builder sets has_bias and has_residual. The gradient looks through the rounding of x
-/// (straight-through): it is that of fused_matmul with w * w_scale. Errors: invalid_argument for dtypes and
-/// `x_largest`, shape_mismatch where ranks are wrong or dims do not fit.
+/// has a scale for each row (along k); w is i8, [k, n], with `transpose_rhs` [n, k]; w_scale[n] and the bias are of the
+/// dtype computed in, the residual of x's. `sum` is the product of the codes in i32: exact while 127 * x_largest * k <
+/// 2^31 (codes of w from -127 to 127), then it wraps. The builder sets has_bias and has_residual. The gradient looks
+/// through the rounding of x (straight-through): it is that of fused_matmul with w * w_scale. Errors: invalid_argument
+/// for dtypes and `x_largest`, shape_mismatch where ranks are wrong or dims do not fit.
 Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                               bool transpose_rhs = false, int64_t x_largest = 127);
 

@@ -70,7 +70,7 @@ class DynamicProductStep final : public Step {
       p.w.packed = packed;
     }
     p.w_scale = args.in<float>(2), p.y = args.out<std::byte>();
-    if (bias_ > 0) p.bias = args.in<std::byte>(static_cast<size_t>(bias_));
+    if (bias_ > 0) p.bias = args.in<float>(static_cast<size_t>(bias_));
     if (residual_ > 0) p.residual = args.in<std::byte>(static_cast<size_t>(residual_));
     const auto* x = args.in<std::byte>(0);
     std::byte* quantized = args.scratch + packing_bytes();

@@ -48,9 +48,9 @@ struct DynamicTile {
   const int32_t* low;   ///< of the low bytes, where `sums` are those of the high ones; null: values have one byte
   const uint32_t* column_sums;  ///< 128 times these is subtracted, of values with 128 added; null: nothing is
   int64_t stride, rows, columns;
-  const float *x_scale, *w_scale;  ///< of the first row or column, as the others
-  DType dtype;                     ///< of what follows, f32 or bf16
-  const void *bias, *residual;     ///< may be null
+  const float *x_scale, *w_scale, *bias;  ///< of the first row or column, as the others; the bias may be null
+  DType dtype;                            ///< of what follows, f32 or bf16
+  const void* residual;                   ///< may be null
   int64_t residual_stride;
   bool residual_first;
   void* y;
@@ -124,7 +124,6 @@ HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
   const DBits di;
   const hn::RebindToUnsigned<DBits> du;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto* bias = static_cast<const T*>(t.bias);
   for (int64_t i = 0; i < t.rows; ++i) {
     const auto x_scale = hn::Set(d, t.x_scale[i]);
     const T* residual = t.residual ? static_cast<const T*>(t.residual) + i * t.residual_stride : nullptr;
@@ -137,7 +136,7 @@ HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
       // A NaN of either scale comes through, as x86 gives the second operand where one is NaN.
       const auto w_scale = load(t.w_scale + j);
       v = hn::Mul(hn::Mul(v, hn::Min(x_scale, w_scale)), hn::Max(w_scale, x_scale));
-      if (bias) v = hn::Add(v, load(bias + j));
+      if (t.bias) v = hn::Add(v, load(t.bias + j));
       if (residual && t.residual_first) return act(d, hn::Add(v, load(residual + j)));
       v = act(d, v);
       return residual ? hn::Add(v, load(residual + j)) : v;
@@ -257,11 +256,8 @@ DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t 
   t.rows = rows, t.columns = columns;
   t.x_scale = scales_of(p.x) + row, t.w_scale = p.w_scale + column;
   const auto size = static_cast<int64_t>(byte_size(p.dtype));
-  const auto moved = [&](const void* from, int64_t elements) {
-    return from ? static_cast<const char*>(from) + elements * size : nullptr;
-  };
-  t.dtype = p.dtype, t.bias = moved(p.bias, column);
-  t.residual = moved(p.residual, row * p.residual_stride + column);
+  t.dtype = p.dtype, t.bias = p.bias ? p.bias + column : nullptr;
+  t.residual = p.residual ? static_cast<const char*>(p.residual) + (row * p.residual_stride + column) * size : nullptr;
   t.residual_stride = p.residual_stride, t.residual_first = p.residual_first;
   t.y = static_cast<char*>(p.y) + (row * p.y_stride + column) * size, t.y_stride = p.y_stride;
   return t;
@@ -286,12 +282,6 @@ void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int
   }
 }
 
-void widen_bias(const DynamicProduct& p, int64_t column, float* to) {
-  for (int64_t j = 0; j < kTiledColumns; ++j)
-    to[j] = p.dtype == bf16 ? to_f32(static_cast<const BF16*>(p.bias)[column + j])
-                            : static_cast<const float*>(p.bias)[column + j];
-}
-
 /// For AMX tiles (inside a TileScope), VNNI and Arm's dot products.
 void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const int64_t k = p.w.k, steps = divided_up(k, kTileInt8), bytes = left_tile_bytes(k);
@@ -304,19 +294,16 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   const int64_t at_once = std::max<int64_t>(1, kRowBytesInCache / std::max<int64_t>(1, 2 * bytes)) * kTileBlockRows;
   constexpr int64_t kSums = kTileBlockRows * kTiledColumns;
   alignas(64) int32_t buffers[2][2 * kSums];  // of the block before and of this one, high and low bytes
-  float biases[2][kTiledColumns];
   PendingEpilogue pending;
   bool is_pending = false;
-  int64_t blocks = 0, panels = 0;
+  int64_t blocks = 0;
   const auto finish = [&] {
     if (std::exchange(is_pending, false)) apply_pending(kind, pending);
   };
   for (int64_t from = first; from < last; from += at_once)
-    for (int64_t column = begin; column < end; column += kTiledColumns, ++panels) {
+    for (int64_t column = begin; column < end; column += kTiledColumns) {
       const char* right = p.w.packed + column / kTiledColumns * 2 * steps * kTileBytes;
       const int64_t columns = std::min(kTiledColumns, end - column);
-      float* const bias = biases[panels % 2];
-      if (is_pipelined && columns == kTiledColumns && p.bias) widen_bias(p, column, bias);
       for (int64_t row = from; row < std::min(from + at_once, last); row += kTileBlockRows, ++blocks) {
         const int64_t rows = std::min(kTileBlockRows, last - row);
         int32_t* const sums = buffers[blocks % 2];
@@ -335,7 +322,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
           }
           multiply_pipelined(kind, block, std::exchange(is_pending, true) ? &pending : nullptr);
           pending.sums = sums, pending.rows = rows, pending.row_scales = t.x_scale, pending.column_scales = t.w_scale;
-          pending.bias = p.bias ? bias : nullptr, pending.activation = p.activation, pending.dtype = p.dtype;
+          pending.bias = t.bias, pending.activation = p.activation, pending.dtype = p.dtype;
           pending.residual = t.residual, pending.residual_stride = t.residual_stride;
           pending.residual_first = t.residual_first, pending.y = t.y, pending.y_stride = t.y_stride;
           continue;

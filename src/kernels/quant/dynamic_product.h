@@ -81,8 +81,8 @@ struct DynamicProduct {
   int64_t rows = 0;
   const void* x = nullptr;         ///< what quantize_rows() wrote, for `rows` rows
   const float* w_scale = nullptr;  ///< [n]
-  DType dtype = f32;               ///< of bias, residual and y, f32 or bf16
-  const void* bias = nullptr;      ///< [n], or null
+  const float* bias = nullptr;     ///< [n], or null
+  DType dtype = f32;               ///< of residual and y, f32 or bf16
   const void* residual = nullptr;  ///< [rows, n], or null
   int64_t residual_stride = 0;     ///< in elements, as y_stride
   bool residual_first = false;
