@@ -45,14 +45,16 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
 endif()
 
 if(RLX_SANITIZE)
-  set(sanitize -fsanitize=${RLX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  set(rlx_sanitizer_options -fsanitize=${RLX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   if(RLX_SANITIZE MATCHES "address.*undefined")
     # Four checks of every pointer that is followed. The address sanitizer reports what is wrong with one, and a sixth of
     # the time of compiling is theirs.
-    list(APPEND sanitize -fno-sanitize=null,alignment,object-size,vptr)
+    list(APPEND rlx_sanitizer_options -fno-sanitize=null,alignment,object-size,vptr)
   endif()
-  target_compile_options(rlx_compiler_settings INTERFACE ${sanitize})
-  target_link_options(rlx_compiler_settings INTERFACE ${sanitize})
+  if(NOT RLX_SANITIZE_KERNELS_ONLY)
+    target_compile_options(rlx_compiler_settings INTERFACE ${rlx_sanitizer_options})
+  endif()
+  target_link_options(rlx_compiler_settings INTERFACE ${rlx_sanitizer_options})
   # Seventy programs are linked with all that sanitizers add: lld takes a second for what ld takes seven for.
   find_program(RLX_LLD NAMES ld.lld-14 ld.lld)
   if(RLX_LLD AND CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
