@@ -56,7 +56,6 @@ std::optional<WeightProduct> weight_product(const Node& node) {
   if (precision_of(*node.op) != OpPrecision::low) return {};
   if (node.op == &op::matmul) return WeightProduct{false};
   if (node.op == &op::linear) return WeightProduct{true, node.operands.size() > 2};
-  if (node.op == &op::dequant_matmul && node.operands.size() == 2) return WeightProduct{true};  // if they are floats
   if (node.op != &op::fused_matmul) return {};
   const auto& a = node.attrs.as<FusedMatmulAttrs>();
   return WeightProduct{a.transpose_rhs, a.has_bias, a.has_residual, a.activation};

@@ -24,16 +24,15 @@ namespace {
 
 constexpr float kGreatest = 1e4F;
 
-/// What is decoded at once: a block, or floats.
+/// What is decoded at once: a block, or halves.
 struct Unit {
   int64_t elements, bytes;
   explicit Unit(DType t)
-      : elements(is_block(t) ? info(t).block_elements : BlockWeightsProduct::kFloatsTogether),
+      : elements(is_block(t) ? info(t).block_elements : BlockWeightsProduct::kHalvesTogether),
         bytes(is_block(t) ? info(t).block_bytes : static_cast<int64_t>(byte_size(t)) * elements) {}
 };
 void decode_unit(DType t, const std::byte* from, float* to) {
   if (is_block(t)) return block_decoder(t)(from, 1, to);
-  if (t == f32) return void(std::memcpy(to, from, static_cast<size_t>(Unit(t).bytes)));
   for (int64_t i = 0; i < Unit(t).elements; ++i) {
     uint16_t bits = 0;
     std::memcpy(&bits, from + 2 * i, sizeof bits);
@@ -70,7 +69,7 @@ struct Blocks {
 template <class F>
 void for_each_format(F f) {
   for (size_t i = 0; i < kDTypeCount; ++i)
-    if (const auto t = static_cast<DType>(i); is_block(t) || t == f32 || t == f16 || t == bf16) f(t);
+    if (const auto t = static_cast<DType>(i); is_block(t) || t == f16 || t == bf16) f(t);
 }
 
 /// The worst error of a product, over the bound of f32 sums of k terms: 4 sqrt(k) 2^-24 of the sum of magnitudes.
@@ -94,7 +93,7 @@ double worst_of_bound(const Blocks& w, const float* x, int64_t rows, int64_t col
 
 }  // namespace
 
-TEST_CASE("blocks: every format, and floats, are decoded as by scalar decoders, bit by bit") {
+TEST_CASE("blocks: every format, and halves, are decoded as by scalar decoders, bit by bit") {
   for_each_format([](DType format) {
     // Random halves are subnormal once in 32 times, and no finite numbers as often.
     const int64_t count = 2000;
@@ -354,7 +353,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of many rows by tiles are as ex
   };
   // More than one chunk of k, of which the last is a part; columns that fill no block.
   for_each_format([&](DType format) { check(format, 40, 1280, 50, 1); });
-  for (const DType format : {q8_0, q4_k, q5_1, q6_k, bf16, f16, f32}) {
+  for (const DType format : {q8_0, q4_k, q5_1, q6_k, bf16, f16}) {
     check(format, 24, 256, 32, 1);
     check(format, 49, 2304, 49, 2);
     check(format, 530, 256, 145, 3);  // two groups of rows, two strips of columns

@@ -280,39 +280,6 @@ TEST_CASE("what a sequence cannot do is said with its numbers, and changes nothi
   CHECK(message_of([&] { LanguageModel::load(kGolden + "gpt2", {.chunk = 0}); }).find("a chunk of 0 tokens") == 0);
 }
 
-TEST_CASE("a tied table of f32 is read where it is, and not packed as well") {
-  LanguageModelConfig config;
-  config.vocabulary = 8192, config.hidden = 64, config.layers = 1, config.intermediate = 64,
-  config.tied_embeddings = true;
-  config.heads = config.kv_heads = 1, config.head_dim = 64, config.context = 64, config.rope.dims = 64;
-  Graph g("table");
-  DecoderBlocks blocks(g, config, [](const std::string&) { return f32; });
-  g.output(blocks.logits(g.input("x", f32, {1, Dim::symbol("n"), 64})), "y");
-  CompiledGraph compiled = Session().compile(g);
-  std::vector<float> table(8192 * 64), rows(40 * 64);
-  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i * 37 % 1009) - 504;
-  for (size_t i = 0; i < rows.size(); ++i) rows[i] = i / 64 % 2 == i % 2 ? 1.0F : -1.0F;
-  compiled.set_param("embedding.weight", Tensor::of<float>({8192, 64}, table));
-  compiled.set_param("output_norm.weight", Tensor::of<float>({64}, std::vector<float>(64, 1)));
-  for (const int64_t n : {1, 3, 40}) {
-    const auto x = Tensor::of<float>({1, n, 64}, std::span<const float>(rows).first(static_cast<size_t>(n) * 64));
-    const auto out = compiled.run({{"x", x}});
-    if (n == 1) CHECK(compiled.memory_bytes() < table.size() * sizeof(float));
-    double worst = 0;
-    for (int64_t r = 0; r < n; ++r)
-      for (int64_t j = 0; j < 8192; ++j) {
-        double sum = 0;
-        for (int64_t i = 0; i < 64; ++i)
-          sum += static_cast<double>(rows[static_cast<size_t>(r * 64 + i)]) *
-                 static_cast<double>(table[static_cast<size_t>(j * 64 + i)]);
-        worst = std::max(
-            worst, std::abs(sum - static_cast<double>(out[0].values<float>()[static_cast<size_t>(r * 8192 + j)])));
-      }
-    CAPTURE(n);
-    CHECK(worst < 0.1);  // of sums of up to 32,256: the norm has an epsilon
-  }
-}
-
 TEST_CASE("a model of one's own is made of the blocks") {
   LanguageModelConfig config;
   config.vocabulary = 256, config.hidden = 64, config.layers = 2, config.intermediate = 128;

@@ -1,4 +1,4 @@
-// Weights in block formats, in floats that lie in rows, and quantized weights: their dequantization, and products that
+// Weights in block formats, in halves beside f32, and quantized weights: their dequantization, and products that
 // dequantize on the fly. Up to BlockWeightsProduct::kMaxRows rows of x are multiplied with the blocks directly. For
 // more rows, matrix tiles take them, or a strip of columns is decoded into the cache and multiplied as a dense f32
 // matrix. The file is longer than others because all of these share how they read narrow operands and what follows a
@@ -255,9 +255,9 @@ Prepared lower_dequantize_blocks(const LoweringContext& c) {
 
 std::string when_block_product(const Question& q) {
   const Type& w = q.operands[1];
-  if (q.node.op == &op::dequant_matmul && narrow_or_f32(w).empty()) {
-    if (!w.dims[1].is_static() || w.dims[1].value() % BlockWeightsProduct::kFloatsTogether != 0)
-      return text_of("rows of ", w.dims[1], " floats are not made of ", BlockWeightsProduct::kFloatsTogether);
+  if (q.node.op == &op::dequant_matmul && (w.dtype == f16 || w.dtype == bf16)) {
+    if (!w.dims[1].is_static() || w.dims[1].value() % BlockWeightsProduct::kHalvesTogether != 0)
+      return text_of("rows of ", w.dims[1], " halves are not made of ", BlockWeightsProduct::kHalvesTogether);
   } else if (!is_block(w.dtype)) {
     return text_of("the weight ", w, " is not of blocks");
   }

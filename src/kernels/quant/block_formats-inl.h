@@ -160,10 +160,10 @@ struct Q4_K {
 };
 #endif
 
-/// Floats, as blocks of so many that each accumulator gets one vector or more.
+/// Halves, as blocks of so many that each accumulator gets one vector or more.
 template <class T>
-struct Floats {
-  static constexpr int64_t kElements = 64, kBytes = kElements * int64_t{sizeof(T)};
+struct Halves {
+  static constexpr int64_t kElements = 64, kBytes = 128;
   template <class Consumer>
   static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
     const size_t lanes = hn::Lanes(D());
@@ -460,13 +460,12 @@ struct Tq2_0Layout {
   }
 };
 
-/// Calls f.operator()<Format>() if the format has a vector decoder, as floats have.
+/// Calls f.operator()<Format>() if the format has a vector decoder, as halves have.
 template <class F>
 HWY_INLINE bool with_format(DType format, F f) {
   switch (format) {
-    case DType::f32: f.template operator()<Floats<float>>(); return true;
-    case DType::f16: f.template operator()<Floats<F16>>(); return true;
-    case DType::bf16: f.template operator()<Floats<BF16>>(); return true;
+    case DType::f16: f.template operator()<Halves<F16>>(); return true;
+    case DType::bf16: f.template operator()<Halves<BF16>>(); return true;
     case DType::q4_0: f.template operator()<Q4_0>(); return true;
     case DType::q4_1: f.template operator()<Unpacked<Q4_1Layout>>(); return true;
     case DType::q5_0: f.template operator()<Unpacked<Q5_0Layout>>(); return true;

@@ -3,16 +3,16 @@
 // scalar code, one by one, into the L1 cache. Decoded values equal those of
 // rlx::block_decoder bit by bit. Neighbour: quantized_weights.h, for quantized values with separate scales.
 //
-// Weights of f32, f16 and bf16 that lie in rows are products of the same kind: a float is a block of one element. Their
-// rows are multiples of kFloatsTogether.
+// Weights of f16 and bf16 beside x in f32 are products of the same kind: a half is a block of one element. Their rows
+// are multiples of kHalvesTogether.
 #pragma once
 
 #include "kernels/gemm/gemm.h"
 
 namespace rlx::kernels {
 
-/// Writes the elements of `blocks` blocks, as f32. Of f32, f16 and bf16 `blocks` counts elements, a multiple
-/// of kFloatsTogether.
+/// Writes the elements of `blocks` blocks, as f32. Of f16 and bf16 `blocks` counts elements, a multiple
+/// of kHalvesTogether.
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept;
 /// The same for `blocks` blocks in each of `rows` rows: those begin `row_bytes` after each other, and row r is written
 /// from to[r * to_stride] on.
@@ -25,11 +25,11 @@ struct BlockWeightsProduct {
   static constexpr int64_t kMaxRows = 8;
   /// The epilogue runs on this many columns at a time; a thread's range of columns begins at a multiple of it.
   static constexpr int64_t kColumns = 32;
-  static constexpr int64_t kFloatsTogether = 64;
+  static constexpr int64_t kHalvesTogether = 64;
 
-  DType format = q8_0;  ///< a block format, f32, f16 or bf16
+  DType format = q8_0;  ///< a block format, f16 or bf16
   const std::byte* w = nullptr;
-  int64_t k = 0;     ///< a multiple of the format's block_elements, or of kFloatsTogether
+  int64_t k = 0;     ///< a multiple of the format's block_elements, or of kHalvesTogether
   int64_t rows = 0;  ///< at most kMaxRows
   const float* x = nullptr;
   int64_t x_stride = 0;

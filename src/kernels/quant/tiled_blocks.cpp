@@ -147,12 +147,9 @@ TiledBlockProduct::Columns TiledBlockProduct::columns_of(const Group& group, int
         tiles = {to, 64, kTileBytes};
       }
     } else {
-      TileSource source{.data = from, .row_stride = k_};
-      if (format_ != f32) {
-        decode_block_rows(format_, from, row_bytes, rows, elements / format.block_elements, decoded, elements);
-        source = {.data = decoded, .row_stride = elements};
-      }
+      decode_block_rows(format_, from, row_bytes, rows, elements / format.block_elements, decoded, elements);
       char* to = packed + half * tiled_bytes(elements, w_form_);
+      const TileSource source{.data = decoded, .row_stride = elements};
       min_magnitude = w_form_ == TileForm::one ? pack_left_rounded(source, rows, elements, to)
                                                : pack_left_tiles(source, rows, elements, w_form_, to);
       tiles = {to, 64, static_cast<int64_t>(w_form_) * kTileBytes};

@@ -275,12 +275,7 @@ Value DecoderBlocks::layer(Value x, int64_t layer, const Positions& positions, C
 Value DecoderBlocks::logits(Value x) {
   graph_.set_scope("output");
   x = norm(x, "output_norm");
-  // A table of f32 is read in rows where it lies, as the tokens' rows are. linear() may pack its weights: then the
-  // table would be in memory twice.
-  const WeightType type = type_of("embedding.weight");
-  const bool in_rows = config_.tied_embeddings && type.dtype == f32 && type.group == 0 && type.adapter_rank == 0;
-  Value y = in_rows ? dequant_matmul(x, param("embedding.weight", {config_.vocabulary, x.dim(-1)}))
-                    : linear(x, config_.tied_embeddings ? "embedding" : "output", config_.vocabulary);
+  Value y = linear(x, config_.tied_embeddings ? "embedding" : "output", config_.vocabulary);
   return config_.logits_softcap ? soft_capped(y, *config_.logits_softcap) : y;
 }
 
