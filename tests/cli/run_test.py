@@ -285,6 +285,10 @@ class Bench(ProgramTest):
         # torch.nn.Embedding, LSTM(bidirectional=True) and Linear with the weights of bench/yardstick/programs/tagger_net.py
         for value, wanted in zip(scores, TAGGER):
             self.assertAlmostEqual(value, wanted, delta=1e-5)
+        for compute in ("bf16", "int8"):
+            (line,) = self.lines("tagger_2x3", "--iters", 1, "--compute", compute)
+            for value, wanted in zip(line["head"], TAGGER):
+                self.assertAlmostEqual(value, wanted, delta=1e-3)
 
     def test_every_kernel_case_runs(self):
         cases = ["gemm_8", "softmax_4x8", "layernorm_4x8", "ewchain_4x8", "sdpa_1x2x8x4", "conv3x3_1x4x6",

@@ -318,7 +318,8 @@ TEST_CASE("beside integers, what norms give is narrow and what follows it; what 
               normed = layer_norm(before, g.param("gamma", f32, {64}), g.param("beta", f32, {64}));
   const Value behind = gelu(linear(normed, w));
   const Value q = reshape(behind, {1, 1, 6, 64});
-  g.output(attention(q, q, q, AttentionAttrs{}), "own"), g.output(attention(q, cache, cache, AttentionAttrs{}), "cached");
+  g.output(attention(q, q, q, AttentionAttrs{}), "own"),
+      g.output(attention(q, cache, cache, AttentionAttrs{}), "cached");
   g.output(conv(reshape(behind, {1, 4, 8, 12}), g.param("k", f32, {4, 4, 3, 3}), {}), "image");
   const Graph mixed = in_mixed_precision(quantize_products(g), bf16, MixedFor::beside_integers);
   CHECK(mixed.output_types() == g.output_types());
