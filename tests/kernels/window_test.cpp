@@ -200,3 +200,40 @@ TEST_CASE("integer convolution wraps in its output dtype") {
   convolution(a, 0, 1, scratch.data());
   CHECK(wide[0] == 400);
 }
+
+TEST_CASE("pools of pixels with contiguous channels find the largest and the smallest, NaN before all") {
+  for (const DType dtype : {f32, bf16})
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::min})
+      for (const int64_t channels : {1, 5, 16, 37}) {
+        ReduceWindowArgs a;
+        a.op = op, a.dtype = dtype, a.rank = 4;
+        const int64_t dims[] = {2, 7, 6, channels}, out[] = {2, 4, 4, channels};
+        const int64_t window[] = {1, 3, 2, 1}, stride[] = {1, 2, 2, 1}, low[] = {0, 1, 1, 0};
+        int64_t step = 1;
+        for (int d = 3; d >= 0; --d) {
+          a.x_dims[d] = dims[d], a.out_dims[d] = out[d], a.x_strides[d] = step, a.window[d] = window[d];
+          a.stride[d] = stride[d], a.low[d] = low[d], a.base_dilation[d] = a.window_dilation[d] = 1;
+          step *= dims[d];
+        }
+        Elements x = Elements::random(dtype, step, 3), y(dtype, 2 * 4 * 4 * channels);
+        x.set(step / 3, NAN), x.set(step / 2, op == ReduceOp::max ? INFINITY : -INFINITY);
+        a.x = x.data(), a.y = y.data();
+        for_each_target([&] {
+          const int64_t middle = y.size() / 2 - 3;  // within a pixel
+          reduce_window(a, 0, middle), reduce_window(a, middle, y.size());
+          for (int64_t i = 0; i < y.size(); ++i) {
+            const int64_t c = i % channels, col = i / channels % 4, row = i / channels / 4 % 4, n = i / channels / 16;
+            double wanted = op == ReduceOp::max ? -INFINITY : INFINITY;
+            for (int64_t r = 2 * row - 1; r < 2 * row + 2; ++r)
+              for (int64_t k = 2 * col - 1; k < 2 * col + 1; ++k) {
+                if (r < 0 || r > 6 || k < 0 || k > 5) continue;
+                const double v = x[((n * 7 + r) * 6 + k) * channels + c];
+                const bool is_kept = std::isnan(wanted) || (op == ReduceOp::max ? wanted > v : wanted < v);
+                wanted = is_kept ? wanted : v;
+              }
+            if (std::isnan(wanted)) CHECK(std::isnan(y[i]));
+            else CHECK(y[i] == wanted);
+          }
+        });
+      }
+}

@@ -176,6 +176,62 @@ void slide_boolean(const ReduceWindowArgs& a, int64_t begin, int64_t end) {
   else slide<B>(a, begin, end, 0, [](uint8_t x, uint8_t y) { return x | y; });
 }
 
+constexpr int64_t kMaxPixelTaps = 64;
+
+/// Whether it is a max or min pool of pixels with contiguous channels: nothing slides along the last dim.
+bool is_pool_of_channels(const ReduceWindowArgs& a) {
+  if ((a.op != ReduceOp::max && a.op != ReduceOp::min) || (a.dtype != f32 && a.dtype != bf16) || a.rank < 2)
+    return false;
+  const int last = a.rank - 1;
+  int64_t taps = 1;
+  for (int d = 0; d < a.rank; ++d) {
+    if (a.base_dilation[d] != 1 || a.window[d] < 1 || a.window[d] > kMaxPixelTaps) return false;
+    taps *= a.window[d];
+    if (taps > kMaxPixelTaps) return false;
+  }
+  return a.window[last] == 1 && a.stride[last] == 1 && a.low[last] == 0 && a.x_strides[last] == 1 &&
+         a.x_dims[last] == a.out_dims[last];
+}
+void pool_of_channels(const ReduceWindowArgs& a, int64_t begin, int64_t end) {
+  const int last = a.rank - 1;
+  const auto size = static_cast<int64_t>(byte_size(a.dtype));
+  const int64_t channels = a.out_dims[last];
+  const bool is_max = a.op == ReduceOp::max;
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (int64_t at = begin; at < end;) {
+    const int64_t channel = at % channels, n = std::min(channels - channel, end - at);
+    int64_t index[kMaxWindowRank]{}, rest = at / channels;
+    for (int d = last - 1; d >= 0; --d) index[d] = rest % a.out_dims[d], rest /= a.out_dims[d];
+    const void* rows[kMaxPixelTaps];
+    int64_t count = 0, tap[kMaxWindowRank]{};
+    for (bool is_more = true; is_more;) {
+      int64_t from = channel;
+      bool is_inside = true;
+      for (int d = 0; d < last && is_inside; ++d) {
+        int64_t position = 0;  // a stride may be any size
+        is_inside = !__builtin_mul_overflow(index[d], a.stride[d], &position) &&
+                    !__builtin_add_overflow(position, tap[d] * a.window_dilation[d] - a.low[d], &position) &&
+                    position >= 0 && position < a.x_dims[d];
+        if (is_inside) from += position * a.x_strides[d];
+      }
+      if (is_inside) rows[count++] = static_cast<const char*>(a.x) + from * size;
+      is_more = false;
+      for (int d = last - 1; d >= 0; --d) {
+        if (++tap[d] < a.window[d]) {
+          is_more = true;
+          break;
+        }
+        tap[d] = 0;
+      }
+    }
+    char* const y = static_cast<char*>(a.y) + at * size;
+    if (count > 0) extreme_of_rows(is_max, a.dtype, rows, count, n, y);
+    else if (a.dtype == f32) std::fill_n(reinterpret_cast<float*>(y), n, is_max ? -infinity : infinity);
+    else std::fill_n(reinterpret_cast<BF16*>(y), n, from_f32<BF16>(is_max ? -infinity : infinity));
+    at += n;
+  }
+}
+
 }  // namespace
 
 void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noexcept {
@@ -187,6 +243,7 @@ void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noe
     return reduce_window(one, begin, end);
   }
   if (is_pool_2x2(args)) return reduce_pool_2x2(args, begin, end);
+  if (is_pool_of_channels(args)) return pool_of_channels(args, begin, end);
   switch (args.dtype) {
     case DType::f32: return slide_float<AccessF32>(args, begin, end);
     case DType::f16: return slide_float<Access<F16, float>>(args, begin, end);

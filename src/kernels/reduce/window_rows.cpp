@@ -37,6 +37,32 @@ void combine(ReduceOp op, float* totals, const float* x, int64_t count) {
   }
 }
 
+template <bool kMax, class T>
+void extreme(const void* const* rows, int64_t count, int64_t n, T* y) {
+  const F32Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto of_all = [&](auto load) HWY_ATTR {
+    auto total = load(static_cast<const T*>(rows[0]));
+    for (int64_t r = 1; r < count; ++r) {
+      const auto v = load(static_cast<const T*>(rows[r]));
+      const auto stays = kMax ? hn::Gt(total, v) : hn::Lt(total, v);
+      total = hn::IfThenElse(hn::Or(stays, hn::IsNaN(total)), total, v);
+    }
+    return total;
+  };
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    store_f32(of_all([&](const T* row) HWY_ATTR { return load_f32(d, row + i); }), d, y + i);
+  if (const auto rest = static_cast<size_t>(n - i); rest > 0)
+    store_f32_some(of_all([&](const T* row) HWY_ATTR { return load_f32_some(d, row + i, rest); }), d, y + i, rest);
+}
+void extreme_any(bool is_max, DType dtype, const void* const* rows, int64_t count, int64_t n, void* y) {
+  if (dtype == f32 && is_max) extreme<true>(rows, count, n, static_cast<float*>(y));
+  else if (dtype == f32) extreme<false>(rows, count, n, static_cast<float*>(y));
+  else if (is_max) extreme<true>(rows, count, n, static_cast<BF16*>(y));
+  else extreme<false>(rows, count, n, static_cast<BF16*>(y));
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::kernels
@@ -46,10 +72,15 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::kernels {
 namespace {
 HWY_EXPORT(combine);
+HWY_EXPORT(extreme_any);
 }  // namespace
 
 void combine_rows(ReduceOp op, float* totals, const float* x, int64_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(combine)(op, totals, x, count);
+}
+
+void extreme_of_rows(bool is_max, DType dtype, const void* const* rows, int64_t count, int64_t n, void* y) noexcept {
+  HWY_DYNAMIC_DISPATCH(extreme_any)(is_max, dtype, rows, count, n, y);
 }
 
 }  // namespace rlx::kernels

@@ -91,9 +91,12 @@ void require_codes_and_scales(Types in, const A& a) {
   const DType scales = is_half(in[0].dtype) ? f32 : in[0].dtype;
   for (size_t i = 2; i < in.size(); ++i) {
     const bool is_residual = i == size_t{3} + a.has_bias;
-    if (const DType wanted = is_residual ? in[0].dtype : scales; in[i].dtype != wanted)
-      fail(ErrorCode::invalid_argument, "beside x of ", in[0].dtype, " w_scale, bias and residual must be of ", scales,
-           ", ", scales, " and ", in[0].dtype, ", got ", in[i]);
+    if (in[i].dtype == (is_residual ? in[0].dtype : scales)) continue;
+    if (scales == in[0].dtype)
+      fail(ErrorCode::invalid_argument, "w_scale, bias and residual must be of x's dtype ", in[0].dtype, ", got ",
+           in[i]);
+    fail(ErrorCode::invalid_argument, "beside x of ", in[0].dtype, " w_scale and bias must be of ", scales,
+         " and the residual of x's dtype, got ", in[i]);
   }
 }
 
