@@ -80,14 +80,15 @@ struct DynamicQuantizeConvAttrs {
 FusedConvAttrs as_fused_conv(const DynamicQuantizeConvAttrs& attrs);
 DynamicQuantizeConvAttrs as_dynamic_quantize_conv(const FusedConvAttrs& attrs, int64_t x_largest);
 /// activation(sum * w_scale[o] * x_scale[image] + bias[o] + residual), each operation rounded to x's dtype, f32 or f64,
-/// the product with the lesser scale first. As in fused_conv, and not as in dynamic_quantize_matmul, the residual is
-/// added before the activation. `sum` is the convolution in i32 of the codes w, i8 [O, C / groups, kernel...], with
-/// those of x [N, C, spatial...] (channels_last: [N, spatial..., C]), which dynamic_quantize makes with a scale for
-/// each of the N images: an image's result does not depend on the others. Padding is codes of 0. An image with an
-/// infinity or a NaN gives NaN in all of its results. Sums are exact while 127 * x_largest * (C / groups) * taps <
-/// 2^31, beyond which they wrap. The builder sets has_bias, has_residual and activation by `epilogue`, whatever `attrs`
-/// says. The gradient looks through the rounding of x (straight-through): it is that of fused_conv with w * w_scale.
-/// Errors: invalid_argument for dtypes and `x_largest`, those of fused_conv.
+/// the product with the lesser scale first. Beside x of f16 or bf16, w_scale and bias are f32, as all between is, and
+/// the result is rounded once to x's dtype, which the residual has, too. As in fused_conv, and not as in
+/// dynamic_quantize_matmul, the residual is added before the activation. `sum` is the convolution in i32 of the codes
+/// w, i8 [O, C / groups, kernel...], with those of x [N, C, spatial...] (channels_last: [N, spatial..., C]), which
+/// dynamic_quantize makes with a scale for each of the N images: an image's result does not depend on the others.
+/// Padding is codes of 0. An image with an infinity or a NaN gives NaN in all of its results. Sums are exact while 127
+/// * x_largest * (C / groups) * taps < 2^31, beyond which they wrap. The builder sets has_bias, has_residual and
+/// activation by `epilogue`, whatever `attrs` says. The gradient looks through the rounding of x (straight-through): it
+/// is that of fused_conv with w * w_scale. Errors: invalid_argument for dtypes and `x_largest`, those of fused_conv.
 Value dynamic_quantize_conv(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                             DynamicQuantizeConvAttrs attrs = {});
 

@@ -119,8 +119,8 @@ class NarrowTilesStep final : public Step {
     return {reinterpret_cast<const std::byte*>(weights_->get()), weights_bytes_};
   }
   void prefetch_read(std::span<const std::byte> next) override {
-    constexpr size_t kMost = 256 << 10;
-    next_ = next.first(std::min(next.size(), kMost));
+    constexpr size_t kMaxPrefetched = 256 << 10;
+    next_ = next.first(std::min(next.size(), kMaxPrefetched));
   }
   void run(const StepArgs& step) const noexcept override {
     kernels::NarrowTilesCall call;

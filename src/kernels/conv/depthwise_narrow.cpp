@@ -204,14 +204,14 @@ namespace rlx::kernels {
 HWY_EXPORT(narrow_depthwise_row);
 
 bool is_narrow_depthwise(const ConvolutionArgs& a) {
-  constexpr int64_t kMost = int64_t{1} << 40;  // paddings, strides and dilations beyond would overflow
+  constexpr int64_t kMaxExtent = int64_t{1} << 40;  // paddings, strides and dilations beyond would overflow
   if (a.dtype != bf16 || a.out_dtype != bf16 || a.spatial < 1 || a.spatial > 2) return false;
   if (a.groups < 1 || a.in_channels != a.groups || a.out_channels != a.groups) return false;
   int64_t taps = 1;
   for (int d = 0; d < a.spatial; ++d) {
     if (a.lhs_dilation[d] != 1 || a.reversed[d] || a.w_strides[d] < 0) return false;
-    if (a.kernel[d] > kPartialSumTerms || std::max(a.low[d], -a.low[d]) > kMost) return false;
-    if (a.stride[d] > kMost / std::max<int64_t>(1, a.out_dims[d]) || a.rhs_dilation[d] > kMost) return false;
+    if (a.kernel[d] > kPartialSumTerms || std::max(a.low[d], -a.low[d]) > kMaxExtent) return false;
+    if (a.stride[d] > kMaxExtent / std::max<int64_t>(1, a.out_dims[d]) || a.rhs_dilation[d] > kMaxExtent) return false;
     taps *= a.kernel[d];
   }
   return taps <= kPartialSumTerms && a.x_channel_stride == 1 && a.y_channel_stride == 1;

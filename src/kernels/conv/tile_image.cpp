@@ -10,12 +10,12 @@
 namespace rlx::kernels {
 namespace {
 
-constexpr int64_t kMostBytes = 64;
+constexpr int64_t kMaxStepBytes = 64;
 
 /// Bytes of a step, a multiple of 4, so that all steps together are `bytes`, and not many more than steps of 64; 0 if
 /// there are none.
 int64_t dividing_step(int64_t bytes) {
-  const int64_t fewest = divided_up(bytes, kMostBytes);
+  const int64_t fewest = divided_up(bytes, kMaxStepBytes);
   for (int64_t steps = fewest; 3 * steps <= 4 * fewest; ++steps)
     if (bytes % (4 * steps) == 0) return bytes / steps;
   return 0;
@@ -30,16 +30,17 @@ TileImage::Dim TileImage::dim_of(const ConvolutionArgs& a, int d) {
 
 bool TileImage::supports(const ConvolutionArgs& a) {
   // Beyond this, offsets and the copy of an image might be too large to be counted.
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMaxExtent = 1 << 20;
   if (a.spatial < 1 || a.spatial > 2 || a.groups != 1 || a.y_channel_stride != 1) return false;
-  if (a.batch < 1 || a.in_channels < 1 || a.out_channels < 1 || a.in_channels > kMost) return false;
+  if (a.batch < 1 || a.in_channels < 1 || a.out_channels < 1 || a.in_channels > kMaxExtent) return false;
   int64_t pixels = 1, y_stride = a.out_channels;
   for (int d = a.spatial; d-- > 0; y_stride *= a.out_dims[d]) {
     const Dim dim = dim_of(a, d);
     if (a.lhs_dilation[d] != 1 || a.reversed[d] || a.y_strides[d] != y_stride) return false;
     for (int64_t extent : {dim.in, dim.out, dim.kernel, dim.stride, dim.dilation})
-      if (extent < 1 || extent > kMost) return false;
-    if (dim.low < -kMost || dim.low > kMost || dim.dilation * dim.kernel > kMost || dim.stride * dim.out > kMost)
+      if (extent < 1 || extent > kMaxExtent) return false;
+    if (dim.low < -kMaxExtent || dim.low > kMaxExtent || dim.dilation * dim.kernel > kMaxExtent ||
+        dim.stride * dim.out > kMaxExtent)
       return false;
     pixels *= std::max(dim.in, dim.out);
   }
@@ -101,9 +102,9 @@ void TileImage::lay_out_copy() {
   const Dim &r = row_dim_, &c = col_dim_;
   const int64_t channels = a_.in_channels * element_;
   k_bytes_ = dividing_step(rounded_up(channels, int64_t{4}));
-  pixel_ = k_bytes_ > 0 ? rounded_up(channels, int64_t{4}) : rounded_up(channels, kMostBytes);
-  if (k_bytes_ == 0) k_bytes_ = kMostBytes;
-  if (c.dilation == 1 && c.kernel > 1 && c.kernel * pixel_ <= kMostBytes)
+  pixel_ = k_bytes_ > 0 ? rounded_up(channels, int64_t{4}) : rounded_up(channels, kMaxStepBytes);
+  if (k_bytes_ == 0) k_bytes_ = kMaxStepBytes;
+  if (c.dilation == 1 && c.kernel > 1 && c.kernel * pixel_ <= kMaxStepBytes)
     taps_together_ = c.kernel, k_bytes_ = c.kernel * pixel_;
   for (int64_t tap = 0; tap < r.kernel; ++tap) {
     const int64_t phase = tap * r.dilation % r.stride;
