@@ -4,6 +4,7 @@
 #include "judge/judge.h"
 #include "mlx/modes.h"
 #include "rlx/op_def.h"
+#include "rlx/ops.h"
 #include "support/compare.h"
 #include "support/sanitized.h"
 
