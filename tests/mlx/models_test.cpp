@@ -95,9 +95,10 @@ TEST_CASE("a convolutional net for digits trains on mlx as on the processor") {
     for (int i = 0; i < kSteps; ++i)
       CHECK(there.step(images(static_cast<uint64_t>(i % 3))).loss ==
             doctest::Approx(losses[static_cast<size_t>(i)]).epsilon(2e-5));
-    for (const auto& [name, value] : there.params()) {
-      CAPTURE(name);
-      CHECK(difference(value, wanted.at(name), 5e-5) == "");
+    for (const auto& entry : there.params()) {
+      const std::string& param = entry.first;
+      CAPTURE(param);
+      CHECK(difference(entry.second, wanted.at(param), 5e-5) == "");
     }
   }
 }

@@ -4,6 +4,7 @@
 #include "judge/judge.h"
 #include "mlx/modes.h"
 #include "rlx/op_def.h"
+#include "rlx/ops.h"
 #include "support/compare.h"
 #include "support/sanitized.h"
 
@@ -70,20 +71,21 @@ TEST_CASE("every op gives the same numbers in each mode, and so does its gradien
   const std::vector<Device> modes = mlx_modes();
   if (modes.empty()) return;
   Counts values, gradients;
-  for (const OpDef* op : all_ops()) {
-    if (op == &op::input || op == &op::param || op == &op::constant) continue;
-    for (size_t s = 0; s < op->samples().size(); ++s) {
-      const Sample& sample = op->samples()[s];
-      std::vector<Case> cases = cases_of(*op, sample);
+  for (const OpDef* def : all_ops()) {
+    if (def == &op::input || def == &op::param || def == &op::constant) continue;
+    const auto samples = def->samples();
+    for (size_t s = 0; s < samples.size(); ++s) {
+      const Sample& sample = samples[s];
+      std::vector<Case> cases = cases_of(*def, sample);
       // Of a sample that stands for any float the one in f32, unless everything was asked for.
       if (!checks_all() && cases.size() > 1) cases = {cases[1]};
       for (const Case& c : cases) {
-        CAPTURE(op->name);
+        CAPTURE(def->name);
         CAPTURE(c.text());
         std::vector<Tensor> inputs = c.inputs();
-        check_modes_of(c.graph(*op), inputs, modes, values);
+        check_modes_of(c.graph(*def), inputs, modes, values);
         if (s > 0 && !checks_all()) continue;  // gradients of the first sample: they are large graphs
-        const auto gradient = gradient_of(*op, c);
+        const auto gradient = gradient_of(*def, c);
         if (!gradient) continue;
         const auto types = gradient->input_types();
         for (size_t k = inputs.size(); k < types.size(); ++k)
