@@ -105,7 +105,7 @@ TEST_CASE("a window of padding alone gives the lowest integer for max, and the m
   CHECK((mean[0] == 1 && mean[1] == 1));
 }
 
-TEST_CASE("convolution equals its definition for 1 to 3 dims, groups, strides, dilations, reversal and layouts") {
+TEST_CASE("convolution equals its definition for 1 to 4 dims, groups, strides, dilations and layouts") {
   std::vector<std::vector<double>> judged(250);  // by seed: the same for every instruction set
   for_each_target([&] {
     const DType types[] = {f32, f32, f64, f16, bf16, i8, i32, u64};
@@ -114,7 +114,7 @@ TEST_CASE("convolution equals its definition for 1 to 3 dims, groups, strides, d
       ConvolutionArgs a;
       a.dtype = types[seed % 8];
       a.out_dtype = a.dtype == i8 ? i32 : a.dtype == bf16 ? f32 : a.dtype;
-      a.spatial = 1 + static_cast<int>(r.below(3));
+      a.spatial = 1 + static_cast<int>(r.below(4));
       a.batch = 1 + r.below(2), a.groups = 1 + r.below(3);
       a.in_channels = a.groups * (1 + r.below(3)), a.out_channels = a.groups * (1 + r.below(6));
       const bool simple = r.below(2) == 0;  // takes the fast path more often
@@ -123,7 +123,6 @@ TEST_CASE("convolution equals its definition for 1 to 3 dims, groups, strides, d
         a.in_dims[d] = 1 + r.below(d == a.spatial - 1 ? 90 : 7), a.kernel[d] = 1 + r.below(4);
         a.stride[d] = simple ? 1 : 1 + r.below(3), a.low[d] = r.below(4) - (simple ? 0 : 1);
         a.lhs_dilation[d] = simple ? 1 : 1 + (r.below(4) == 0), a.rhs_dilation[d] = 1 + (r.below(3) == 0);
-        a.reversed[d] = r.below(4) == 0;
         a.out_dims[d] = output_extent(a.in_dims[d], a.kernel[d], a.stride[d], a.low[d], r.below(3), a.lhs_dilation[d],
                                       a.rhs_dilation[d]);
         x_area *= a.in_dims[d], w_area *= a.kernel[d], y_area *= a.out_dims[d];
@@ -171,7 +170,7 @@ TEST_CASE("convolution equals its definition for 1 to 3 dims, groups, strides, d
             const int64_t i = seen(a.in_dims[d], at, s, a.stride[d], a.low[d], a.lhs_dilation[d], a.rhs_dilation[d]);
             inside = inside && i >= 0;
             from += i * a.x_strides[d];
-            weight += (a.reversed[d] ? a.kernel[d] - 1 - s : s) * a.w_strides[d];
+            weight += s * a.w_strides[d];
             output /= a.out_dims[d], tap /= a.kernel[d];
           }
           for (int64_t c = 0; inside && c < group_in; ++c)

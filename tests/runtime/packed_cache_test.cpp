@@ -18,6 +18,7 @@
 #include "rlx/io.h"
 #include "rlx/log.h"
 #include "rlx/ops.h"
+#include "rlx/ops/fused_blocks.h"
 #include "rlx/session.h"
 #include "support/compare.h"
 #include "support/io_files.h"
@@ -562,6 +563,12 @@ TEST_CASE("weights of convolutions, and those in 8 bits, that are found packed a
   Graph g("convolution");
   Value image = g.input("x", f32, {1, 64, 8, 8});
   g.output(conv(image, g.param("kernel", f32, {512, 64, 3, 3})), "y");
+  Graph depthwise("depthwise");
+  FusedConvAttrs attrs;
+  attrs.groups = 32768, attrs.channels_last = true;  // so many that the file is worth keeping
+  const Value pixels = depthwise.input("x", f32, {1, 3, 3, 32768}),
+              taps = depthwise.param("kernel", f32, {32768, 1, 3, 3});
+  depthwise.output(fused_conv(pixels, taps, {}, {}, attrs), "y");
   Graph product("product");
   product.output(linear(product.input("x", f32, {3, 512}), product.param("w", f32, {2048, 512})), "y");
   const struct {
@@ -570,6 +577,7 @@ TEST_CASE("weights of convolutions, and those in 8 bits, that are found packed a
     Compute compute;
     std::string piece;
   } cases[] = {{"convolution", g, Compute::as_f32, "multiply-adds"},
+               {"depthwise convolution", depthwise, Compute::as_f32, "depthwise of channels"},
                {"product in 8 bits", product, Compute::as_i8, "int8"}};
   for (const auto& c : cases) {
     CAPTURE(c.what);

@@ -50,8 +50,8 @@ class RowProduct {
   RowProduct() = default;
   RowProduct(const LoweringContext& c, const ConvolutionArgs& a)
       : row_pixels_(a.out_dims[1]), in_(a.in_channels), out_(a.out_channels),
-        weights_(
-            c.packed.rows(*c.bound(1), a, kernels::few_channels_weights_count, kernels::pack_few_channels_weights)) {}
+        weights_(packed_floats(c, "few channels 1", a, kernels::few_channels_weights_count(a),
+                               kernels::pack_few_channels_weights)) {}
   /// Multiplies `rows` rows of pixels of x, from row `x_row` on, and writes to y from row `y_row` on. The residual has
   /// y's layout.
   void run(int64_t rows, const float* x, int64_t x_row, float* y, int64_t y_row,
@@ -59,12 +59,12 @@ class RowProduct {
     const int64_t to = y_row * row_pixels_ * out_;
     if (epilogue.residual) epilogue.residual += to;
     kernels::skinny_product(
-        {rows * row_pixels_, in_, out_, x + x_row * row_pixels_ * in_, weights_->data(), y + to, epilogue});
+        {rows * row_pixels_, in_, out_, x + x_row * row_pixels_ * in_, floats_of(*weights_), y + to, epilogue});
   }
 
  private:
   int64_t row_pixels_ = 0, in_ = 0, out_ = 0;
-  std::shared_ptr<const std::vector<float>> weights_;
+  std::shared_ptr<const kernels::AlignedMemory> weights_;
 };
 
 struct Stage {
@@ -91,7 +91,8 @@ class PipelineStep final : public Step {
     depthwise_bytes_ = aligned(static_cast<size_t>(rows * d.out_dims[1] * d.out_channels) * sizeof(float));
     thread_bytes_ = first_bytes_ + depthwise_bytes_;
     const LoweringContext& c = *contexts[contexts.size() - 2];
-    weights_ = c.packed.rows(*c.bound(1), d, kernels::depthwise_weights_count, kernels::pack_depthwise_weights);
+    weights_ = packed_floats(c, "depthwise of channels 1", d, kernels::depthwise_weights_count(d),
+                             kernels::pack_depthwise_weights);
     size_t at = 0;
     for (const LoweringContext* stage : contexts) {
       packed_operands_.push_back(at + 1);
@@ -145,7 +146,7 @@ class PipelineStep final : public Step {
       compute_first(step, image, first, last, seen, own);
       d.x = own, d.in_dims[0] = last - first, d.low[0] = first - from;
     }
-    kernels::depthwise_of_channels(d, weights_->data(), depthwise_.epilogue.of(step), 0, end - begin);
+    kernels::depthwise_of_channels(d, floats_of(*weights_), depthwise_.epilogue.of(step), 0, end - begin);
     last_.run(end - begin, made, 0, step.out<float>(), image * depthwise_.args.out_dims[0] + begin,
               last_epilogue_.of(step));
   }
@@ -172,7 +173,7 @@ class PipelineStep final : public Step {
   EpilogueOperands first_epilogue_, last_epilogue_;
   int64_t rows_, reach_ = 0;
   RowProduct first_, last_;
-  std::shared_ptr<const std::vector<float>> weights_;
+  std::shared_ptr<const kernels::AlignedMemory> weights_;
   size_t first_bytes_ = 0, depthwise_bytes_ = 0, thread_bytes_ = 0;
   std::vector<size_t> packed_operands_;
 };

@@ -3,6 +3,10 @@
 // kernel is a rule of the plan and a case in both lowerings.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string_view>
+
 #include "backends/cpu/convolution_plan.h"
 #include "backends/cpu/lowerings.h"
 #include "kernels/conv/onednn_convolution.h"
@@ -12,6 +16,19 @@ namespace rlx::cpu {
 
 /// The arguments of a convolution, with extents and strides from the views. The pointers stay null.
 kernels::ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& w, const View& y);
+
+/// The weights of a convolution as a kernel packs them, from the cache. `kernel` is the kernel's name with the version
+/// of its layout, which is raised when `pack` writes anything else. `pack(args, out)` writes `bytes` bytes.
+std::shared_ptr<const kernels::AlignedMemory> packed_convolution(
+    const LoweringContext& c, std::string_view kernel, const kernels::ConvolutionArgs& args, size_t bytes,
+    const std::function<void(const kernels::ConvolutionArgs&, char*)>& pack);
+/// The same for kernels that pack `count` floats.
+std::shared_ptr<const kernels::AlignedMemory> packed_floats(const LoweringContext& c, std::string_view kernel,
+                                                            const kernels::ConvolutionArgs& args, int64_t count,
+                                                            void (*pack)(const kernels::ConvolutionArgs&, float*));
+inline const float* floats_of(const kernels::AlignedMemory& memory) {
+  return reinterpret_cast<const float*>(memory.get());
+}
 
 /// The epilogue of a convolution. Its operands are given as positions among the node's operands, -1 if absent.
 struct EpilogueOperands {

@@ -26,7 +26,7 @@ ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& 
   auto stride = [](const View& v, const Axes& l, size_t i) { return v.strides[size_t(l[i])]; };
   ConvolutionArgs args;
   args.dtype = x.dtype, args.out_dtype = y.dtype;
-  args.spatial = static_cast<int>(spatial);
+  args.spatial = std::max(1, static_cast<int>(spatial));  // without spatial dims: one of extent 1
   args.batch = dim(y, out, 0), args.in_channels = dim(x, in, 1), args.out_channels = dim(y, out, 1);
   args.groups = a.feature_group_count;
   Axes low = shape_of(a.padding_low);
@@ -43,6 +43,27 @@ ConvolutionArgs convolution_args(const ConvAttrs& a, const View& x, const View& 
   args.w_out_stride = stride(w, kernel, 0), args.w_in_stride = stride(w, kernel, 1);
   args.y_batch_stride = stride(y, out, 0), args.y_channel_stride = stride(y, out, 1);
   return args;
+}
+
+std::shared_ptr<const kernels::AlignedMemory> packed_convolution(
+    const LoweringContext& c, std::string_view kernel, const ConvolutionArgs& args, size_t bytes,
+    const std::function<void(const ConvolutionArgs&, char*)>& pack) {
+  const Tensor& weights = *c.bound(1);
+  std::string layout = text_of(kernel, ", ", args.out_channels, 'x', args.in_channels);
+  for (int d = 0; d < args.spatial; ++d) layout += text_of('x', args.kernel[d]);
+  layout += text_of(" by ", args.w_out_stride, ' ', args.w_in_stride);
+  for (int d = 0; d < args.spatial; ++d) layout += text_of(' ', args.w_strides[d]);
+  return c.packed.in_layout(weights, layout, bytes, [&](char* out) {
+    ConvolutionArgs own = args;
+    own.w = weights.data();
+    pack(own, out);
+  });
+}
+std::shared_ptr<const kernels::AlignedMemory> packed_floats(const LoweringContext& c, std::string_view kernel,
+                                                            const ConvolutionArgs& args, int64_t count,
+                                                            void (*pack)(const ConvolutionArgs&, float*)) {
+  return packed_convolution(c, kernel, args, static_cast<size_t>(count) * sizeof(float),
+                            [&](const ConvolutionArgs& own, char* out) { pack(own, reinterpret_cast<float*>(out)); });
 }
 
 namespace {
@@ -231,10 +252,9 @@ Prepared own_convolution(const ConvolutionArgs& whole, int64_t batch_groups, int
 }
 
 std::string when_convolution(const Question& q) {
-  if (q.operands[0].rank() < 3 || q.operands[0].rank() > 2 + size_t(kernels::kMaxSpatial))
-    return text_of("the CPU convolves 1 to ", kernels::kMaxSpatial, " spatial dims");
-  if (is_complex(q.operands[0].dtype) || q.operands[0].dtype == boolean)
-    return text_of("no kernel convolves ", q.operands[0].dtype);
+  if (q.operands[0].rank() > 2 + size_t(kernels::kMaxSpatial))
+    return text_of("the CPU convolves up to ", kernels::kMaxSpatial, " spatial dims");
+  if (q.operands[0].dtype == boolean) return text_of("no kernel convolves ", q.operands[0].dtype);
   DType t = q.operands[0].dtype, out = q.node.types[0].dtype;
   bool wider = out == f32 ? t == f16 || t == bf16 : (out == i32 || out == i64) && is_integer(t);
   if (out != t && !wider) return text_of("no kernel convolves ", t, " into ", out);

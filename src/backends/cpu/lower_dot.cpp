@@ -9,6 +9,7 @@
 #include "base/rounded_up.h"
 #include "kernels/gemm/dot.h"
 #include "kernels/index/move.h"
+#include "kernels/integer_type.h"
 #include "rlx/ops.h"
 
 namespace rlx::cpu {
@@ -85,16 +86,9 @@ LoopProduct loop_product_into(DType sum) {
   }
 }
 LoopProduct loop_product_for(DType t, DType sum) {
+  if (is_integer(t)) return kernels::with_integer_type(t, [&]<class T>() { return loop_product_into<T>(sum); });
   switch (t) {
     case DType::boolean: return loop_product_into<bool>(sum);
-    case DType::i8: return loop_product_into<int8_t>(sum);
-    case DType::i16: return loop_product_into<int16_t>(sum);
-    case DType::i32: return loop_product_into<int32_t>(sum);
-    case DType::i64: return loop_product_into<int64_t>(sum);
-    case DType::u8: return loop_product_into<uint8_t>(sum);
-    case DType::u16: return loop_product_into<uint16_t>(sum);
-    case DType::u32: return loop_product_into<uint32_t>(sum);
-    case DType::u64: return loop_product_into<uint64_t>(sum);
     case DType::c64: return loop_product_into<std::complex<float>>(sum);
     case DType::c128: return loop_product_into<std::complex<double>>(sum);
     default: return nullptr;
@@ -225,15 +219,6 @@ Prepared lower_dot(const LoweringContext& c) {
           Product product{rows->extent, columns->extent, inner->extent, rows->stride, along->stride, columns->stride};
           if (auto step = packed_product(c, product, {})) return step;
         }
-    if (auto spec = gemm_spec(c, lhs, rhs, y, axes)) {
-      auto gemm = kernels::prepare_batched_gemm(*spec);
-      const auto run = [=](const StepArgs& args) {
-        gemm.run({args.in(0), args.in(1), args.out()}, args.scratch, thread_pool());
-      };
-      return make_step("gemm", gemm.scratch_bytes(), run, [gemm] { return gemm.strategy(); });
-    }
-  }
-  if (is_float(lhs.dtype)) {
     const Operand left(lhs, axes.lhs_batch, axes.lhs_free, axes.lhs_contract);
     const Operand right(rhs, axes.rhs_batch, axes.rhs_free, axes.rhs_contract);
     const DotAttrs regular{left.batch, right.batch, left.contract, right.contract};

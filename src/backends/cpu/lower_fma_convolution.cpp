@@ -30,15 +30,10 @@ class FmaStep final : public Step {
 
 Prepared fma_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& a, int64_t batch_groups,
                          const EpilogueOperands& epilogue) {
-  const Tensor* bound = c.bound(1);
-  if (!bound || !FmaConvolution::supports(a, batch_groups)) return nullptr;
+  if (!c.bound(1) || !FmaConvolution::supports(a, batch_groups)) return nullptr;
   FmaConvolution convolution(a, c.threads);
-  constexpr int kVersion = 1;  // to be raised when FmaConvolution::pack() writes anything else
-  const std::string layout =
-      text_of("multiply-adds ", kVersion, ", ", a.out_channels, 'x', a.in_channels, 'x', a.kernel[0], 'x', a.kernel[1],
-              " by ", a.w_out_stride, ' ', a.w_in_stride, ' ', a.w_strides[0], ' ', a.w_strides[1]);
-  auto packed = c.packed.in_layout(*bound, layout, convolution.weights_bytes(),
-                                   [&](char* out) { convolution.pack(bound->data(), out); });
+  auto packed = packed_convolution(c, "multiply-adds 1", a, convolution.weights_bytes(),
+                                   [&](const auto& args, char* out) { convolution.pack(args.w, out); });
   return std::make_unique<FmaStep>(std::move(convolution), std::move(packed), epilogue);
 }
 

@@ -84,7 +84,7 @@ Prepared pointwise_tiles_step(const LoweringContext& c, ConvolutionArgs a, const
 
 /// A kernel that computes rows of outputs, with weights packed in a layout of its own.
 struct RowKernel {
-  const char* name;
+  const char *name, *layout;  ///< `layout` as packed_convolution() has it
   int64_t (*weights_count)(const ConvolutionArgs&);
   void (*pack)(const ConvolutionArgs&, float*) noexcept;
   size_t (*scratch_bytes)(const ConvolutionArgs&);  ///< of each thread
@@ -92,13 +92,16 @@ struct RowKernel {
               int64_t end, void* scratch) noexcept;
 };
 constexpr RowKernel kDepthwise = {
-    "depthwise convolution of channels", kernels::depthwise_weights_count, kernels::pack_depthwise_weights,
+    "depthwise convolution of channels",
+    "depthwise of channels 1",
+    kernels::depthwise_weights_count,
+    kernels::pack_depthwise_weights,
     [](const ConvolutionArgs&) { return size_t{0}; },
     [](const ConvolutionArgs& a, const float* packed, const kernels::ConvolutionEpilogue& epilogue, int64_t begin,
        int64_t end, void*) noexcept { kernels::depthwise_of_channels(a, packed, epilogue, begin, end); }};
-constexpr RowKernel kFewChannels = {"convolution of few channels", kernels::few_channels_weights_count,
-                                    kernels::pack_few_channels_weights, kernels::few_channels_scratch_bytes,
-                                    kernels::few_channels};
+constexpr RowKernel kFewChannels = {"convolution of few channels",       "few channels 1",
+                                    kernels::few_channels_weights_count, kernels::pack_few_channels_weights,
+                                    kernels::few_channels_scratch_bytes, kernels::few_channels};
 
 class RowStep final : public Step {
  public:
@@ -107,7 +110,7 @@ class RowStep final : public Step {
           const EpilogueOperands& epilogue)
       : kernel_(kernel), args_(args), epilogue_(epilogue), thread_bytes_(aligned(kernel.scratch_bytes(args))),
         threads_(c.threads), bytes_(static_cast<size_t>(kernel.weights_count(args)) * sizeof(float)) {
-    if (const Tensor* bound = c.bound(1)) weights_ = c.packed.rows(*bound, args, kernel.weights_count, kernel.pack);
+    if (c.bound(1)) weights_ = packed_floats(c, kernel.layout, args, kernel.weights_count(args), kernel.pack);
   }
   size_t scratch_bytes() const override {
     return thread_bytes_ * static_cast<size_t>(threads_) + (weights_ ? 0 : aligned(bytes_));
@@ -117,11 +120,11 @@ class RowStep final : public Step {
   void run(const StepArgs& step) const noexcept override {
     ConvolutionArgs call = args_;
     call.x = step.in(0), call.y = step.out();
-    std::byte* const packed_in_run = step.scratch + thread_bytes_ * static_cast<size_t>(threads_);
-    const float* packed = weights_ ? weights_->data() : reinterpret_cast<float*>(packed_in_run);
+    auto* const packed_in_run = reinterpret_cast<float*>(step.scratch + thread_bytes_ * static_cast<size_t>(threads_));
+    const float* packed = weights_ ? floats_of(*weights_) : packed_in_run;
     if (!weights_) {
       call.w = step.in(1);
-      kernel_.pack(call, reinterpret_cast<float*>(packed_in_run));
+      kernel_.pack(call, packed_in_run);
     }
     const int64_t rows = call.batch * (call.spatial > 1 ? call.out_dims[0] : 1);
     double work = static_cast<double>(call.batch * call.out_channels) * 0.05;
@@ -140,7 +143,7 @@ class RowStep final : public Step {
   size_t thread_bytes_;
   int threads_;
   size_t bytes_;
-  std::shared_ptr<const std::vector<float>> weights_;
+  std::shared_ptr<const kernels::AlignedMemory> weights_;
 };
 
 /// A convolution, then its epilogue as a second pass over the whole result.

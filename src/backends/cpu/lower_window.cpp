@@ -1,5 +1,4 @@
-// reduce_window, and select_and_scatter of f32 and f64. Neighbours: lower_convolution.cpp; lower_scatter_windows.cpp,
-// for the other dtypes of select_and_scatter.
+// reduce_window and select_and_scatter. Neighbour: lower_convolution.cpp.
 #include "backends/cpu/lowerings.h"
 #include "base/rounded_up.h"
 #include "kernels/reduce/pool_2x2.h"
@@ -66,8 +65,8 @@ Prepared lower_reduce_window(const LoweringContext& c) {
 }
 
 std::string when_select_windows(const Question& q) {
-  if (q.operands[0].dtype != f32 && q.operands[0].dtype != f64)
-    return text_of("no fast kernel for ", q.operands[0].dtype);
+  const DType t = q.operands[0].dtype;
+  if (!is_byte_sized(t) || (is_low_precision(t) && t != f16 && t != bf16)) return text_of("no kernel compares ", t);
   return fits_rank(q);
 }
 

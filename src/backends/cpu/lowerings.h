@@ -144,10 +144,6 @@ bool attention_backward_strided(const Node&, size_t operand, const Shape&, std::
 std::string when_sort(const Question&);
 std::string when_top_k(const Question&);
 
-// lower_scatter_windows.cpp
-std::string when_select_and_scatter(const Question&);
-std::string when_direct_convolution(const Question&);
-
 // lower_recurrent.cpp, lower_linear_recurrence.cpp
 std::string when_recurrent(const Question&);
 std::string when_recurrent_layers(const Question&);

@@ -66,26 +66,6 @@ std::map<std::string, std::span<const std::byte>, std::less<>> PackedCache::made
   return pieces;
 }
 
-/// Looks in a list for these weights, packed for a convolution that reads them in the same order. If there are none,
-/// packs them and adds them to the list.
-template <class List, class Make>
-auto PackedCache::convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args,
-                                      Make make) {
-  kernels::ConvolutionArgs own = args;
-  own.w = weights.data();
-  auto same = [&](const kernels::ConvolutionArgs& a) {
-    return a.w == own.w && a.in_channels == own.in_channels && a.out_channels == own.out_channels &&
-           std::equal(a.kernel, a.kernel + a.spatial, own.kernel) && a.w_out_stride == own.w_out_stride &&
-           a.w_in_stride == own.w_in_stride && std::equal(a.w_strides, a.w_strides + a.spatial, own.w_strides);
-  };
-  std::scoped_lock lock(mutex_);
-  for (const auto& [known, packed] : list)
-    if (same(known)) return packed;
-  auto packed = make(own);
-  if (packed) release_pages(weights);  // as in pack()
-  return list.emplace_back(own, std::move(packed)).second;
-}
-
 std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tensor& weights) {
   std::scoped_lock lock(mutex_);
   for (const auto& [data, packed] : convolutions_)
@@ -95,20 +75,20 @@ std::shared_ptr<kernels::ConvolutionWeights> PackedCache::convolution(const Tens
 
 std::shared_ptr<const kernels::TiledWeights> PackedCache::tiled(const Tensor& weights,
                                                                 const kernels::ConvolutionArgs& args, int threads) {
-  return convolution_weights(tiled_, weights, args,
-                             [&](const kernels::ConvolutionArgs& own) { return kernels::tiled_weights(own, threads); });
-}
-
-std::shared_ptr<const std::vector<float>> PackedCache::rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
-                                                            Count count, Write write) {
-  std::unique_lock lock(mutex_);
-  auto& list = rows_[write];
-  lock.unlock();  // the reference stays valid: elements of a map do not move
-  return convolution_weights(list, weights, args, [&](const kernels::ConvolutionArgs& own) {
-    auto packed = std::make_shared<std::vector<float>>(count(own));
-    write(own, packed->data());
-    return packed;
-  });
+  kernels::ConvolutionArgs own = args;
+  own.w = weights.data();
+  // A convolution that reads the same weights in the same order takes what is packed.
+  auto same = [&](const kernels::ConvolutionArgs& a) {
+    return a.w == own.w && a.in_channels == own.in_channels && a.out_channels == own.out_channels &&
+           std::equal(a.kernel, a.kernel + a.spatial, own.kernel) && a.w_out_stride == own.w_out_stride &&
+           a.w_in_stride == own.w_in_stride && std::equal(a.w_strides, a.w_strides + a.spatial, own.w_strides);
+  };
+  std::scoped_lock lock(mutex_);
+  for (const auto& [known, packed] : tiled_)
+    if (same(known)) return packed;
+  auto packed = kernels::tiled_weights(own, threads);
+  if (packed) release_pages(weights);  // as in pack()
+  return tiled_.emplace_back(own, std::move(packed)).second;
 }
 
 std::shared_ptr<const kernels::AlignedMemory> PackedCache::in_layout(const Tensor& weights, const std::string& layout,
@@ -171,8 +151,6 @@ size_t PackedCache::bytes() const {
     if (packed) total += packed->bytes();
   for (const auto& [args, packed] : tiled_)
     if (packed) total += packed->bytes();
-  for (const auto& [write, list] : rows_)
-    for (const auto& [args, packed] : list) total += packed->size() * sizeof(float);
   return total;
 }
 

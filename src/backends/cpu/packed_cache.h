@@ -38,11 +38,6 @@ class PackedCache {
   /// The weights packed for matrix tiles; null if those do not support the convolution.
   std::shared_ptr<const kernels::TiledWeights> tiled(const Tensor& weights, const kernels::ConvolutionArgs& args,
                                                      int threads);
-  /// `count` floats, which `write` packs: for kernels that compute rows of outputs.
-  using Count = int64_t (*)(const kernels::ConvolutionArgs&);
-  using Write = void (*)(const kernels::ConvolutionArgs&, float*) noexcept;
-  std::shared_ptr<const std::vector<float>> rows(const Tensor& weights, const kernels::ConvolutionArgs& args,
-                                                 Count count, Write write);
   /// Weights as `write` packs them into memory of `bytes` bytes; it is called once for each `layout`, and not at all if
   /// an earlier process has stored that. `layout` is the name of the packed form, which tells it from all others that
   /// these weights can have in processes of the same kernels::packed_form(): it is stored for later processes under
@@ -62,9 +57,6 @@ class PackedCache {
   std::map<std::string, std::span<const std::byte>, std::less<>> made() const;
 
  private:
-  template <class List, class Make>
-  auto convolution_weights(List& list, const Tensor& weights, const kernels::ConvolutionArgs& args, Make make);
-
   struct Entry {
     const void* data;
     kernels::WeightsSpec spec;
@@ -85,7 +77,6 @@ class PackedCache {
   };
   // By the address of the weights and the layout.
   std::map<std::pair<const void*, std::string>, PackedInLayout> in_layouts_;
-  std::map<Write, std::vector<std::pair<kernels::ConvolutionArgs, std::shared_ptr<const std::vector<float>>>>> rows_;
 };
 
 }  // namespace rlx::cpu

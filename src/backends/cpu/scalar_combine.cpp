@@ -4,6 +4,7 @@
 #include <complex>
 #include <cstring>
 
+#include "kernels/integer_type.h"
 #include "rlx/element.h"
 
 namespace rlx::cpu {
@@ -63,16 +64,10 @@ void combine(std::byte* into, const std::byte* update) {
 
 template <ScatterKind kKind>
 ScalarCombine for_dtype(DType t) {
+  if (is_integer(t))
+    return kernels::with_integer_type(t, []<class T>() -> ScalarCombine { return combine<kKind, Native<T>>; });
   switch (t) {
     case DType::boolean: return combine<kKind, Native<bool>>;
-    case DType::i8: return combine<kKind, Native<int8_t>>;
-    case DType::i16: return combine<kKind, Native<int16_t>>;
-    case DType::i32: return combine<kKind, Native<int32_t>>;
-    case DType::i64: return combine<kKind, Native<int64_t>>;
-    case DType::u8: return combine<kKind, Native<uint8_t>>;
-    case DType::u16: return combine<kKind, Native<uint16_t>>;
-    case DType::u32: return combine<kKind, Native<uint32_t>>;
-    case DType::u64: return combine<kKind, Native<uint64_t>>;
     case DType::f16: return combine<kKind, Narrow<f16>>;
     case DType::bf16: return combine<kKind, Narrow<bf16>>;
     case DType::f32: return combine<kKind, Native<float>>;

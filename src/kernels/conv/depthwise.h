@@ -10,8 +10,8 @@ namespace rlx::kernels {
 
 /// Whether depthwise() computes the convolution. It needs f32, f16 or bf16, groups of one input channel, inputs and
 /// outputs that are contiguous along the last dim, a stride of 1 there, no lhs_dilation, a result that is not empty,
-/// and at most 64 taps, which are so close together that the first-level cache holds the rows between them. `reversed`
-/// is ignored: the caller gives reversed kernels negative strides.
+/// and at most 64 taps, which are so close together that the first-level cache holds the rows between them. A kernel
+/// that is read backwards has negative strides.
 bool is_depthwise(const ConvolutionArgs& args);
 
 /// Scratch of a calling thread, aligned to 64 bytes.

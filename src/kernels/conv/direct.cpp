@@ -1,11 +1,14 @@
 // Convolution by rows of outputs. For f32, f16 and bf16, whatever the strides, a few output channels by a few vectors
-// of neighbouring outputs are summed in registers; f64 and integers use a scalar loop, tap by tap along a row.
+// of neighbouring outputs are summed in registers; f64, integers and complex numbers use a scalar loop, tap by tap
+// along a row.
 #include "kernels/conv/direct.h"
 
 #include <algorithm>
 #include <array>
+#include <complex>
 #include <type_traits>
 
+#include "kernels/integer_type.h"
 #include "kernels/partial_sums.h"
 #include "kernels/reduce/window_dim.h"
 #include "kernels/vector/highway_targets.h"
@@ -32,7 +35,7 @@ struct TapRow {
 struct RowGeometry {
   WindowDim along;
   int64_t kernel;  ///< taps of the last dim
-  bool reversed, is_dense, is_widened;
+  bool is_dense, is_widened;
   int64_t x_stride, w_stride, y_stride;
   int64_t channels, x_channel_stride, w_in_stride, w_out_stride, y_channel_stride;
   int64_t outputs;  ///< length of the row; lanes beyond it are computed but not written
@@ -109,7 +112,7 @@ void convolve_block(const RowGeometry& g, const T* x, const T* w, Out* y, int64_
         for (; k < stop; ++k) {
           F32Vec seen[kWidth];
           RLX_UNROLL for (int v = 0; v < kWidth; ++v) seen[v] = load_seen(d, g, from, o + v * lanes, k);
-          const T* factor = weight + (g.reversed ? g.kernel - 1 - k : k) * g.w_stride;
+          const T* factor = weight + k * g.w_stride;
           RLX_UNROLL for (int m = 0; m < kChannels; ++m) {
             const F32Vec f = hn::Set(d, to_f32(factor[m * g.w_out_stride]));
             RLX_UNROLL for (int v = 0; v < kWidth; ++v) sum[m][v] = hn::MulAdd(f, seen[v], sum[m][v]);
@@ -178,10 +181,21 @@ HWY_EXPORT(row_bf16);
 
 constexpr int64_t kStretch = 64;  // outputs that the scalar loop accumulates together
 
-/// Computes the outputs [begin, end) of a row by a scalar loop. Integers are accumulated in uint64_t, which wraps.
+/// In what a scalar loop accumulates: integers in uint64_t, which wraps; c64 in c128, because cancellation in f32 would
+/// leave few correct digits of a real or imaginary component.
+template <class T>
+struct Sum {
+  using Type = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+};
+template <>
+struct Sum<std::complex<float>> {
+  using Type = std::complex<double>;
+};
+
+/// Computes the outputs [begin, end) of a row by a scalar loop.
 template <class T, class Out>
 void row_scalar(const RowGeometry& g, const T* x, const T* w, Out* y, int64_t begin, int64_t end) {
-  using A = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+  using A = typename Sum<T>::Type;
   for (int64_t first = begin; first < end; first += kStretch) {
     const int64_t stop = std::min(end, first + kStretch);
     std::array<A, kStretch> totals{};
@@ -190,7 +204,7 @@ void row_scalar(const RowGeometry& g, const T* x, const T* w, Out* y, int64_t be
         const T* from = x + c * g.x_channel_stride + g.taps[t].x;
         const T* weight = w + c * g.w_in_stride + g.taps[t].w;
         for (int64_t k = 0; k < g.kernel; ++k) {
-          const A factor = static_cast<A>(weight[(g.reversed ? g.kernel - 1 - k : k) * g.w_stride]);
+          const A factor = static_cast<A>(weight[k * g.w_stride]);
           if (g.along.base_dilation == 1) {
             int64_t low = 0, high = 0;
             g.along.inside(k, first, stop, low, high);
@@ -224,39 +238,39 @@ void for_each_row(const ConvolutionArgs& a, int64_t begin, int64_t end, bool blo
   const auto bytes = static_cast<int64_t>(byte_size(a.dtype)), out_bytes = static_cast<int64_t>(byte_size(a.out_dtype));
   RowGeometry g{};
   g.along = dims[static_cast<size_t>(last)];
-  g.kernel = a.kernel[last], g.reversed = a.reversed[last];
+  g.kernel = a.kernel[last];
   g.x_stride = a.x_strides[last], g.w_stride = a.w_strides[last], g.y_stride = a.y_strides[last];
   g.is_dense = g.along.base_dilation == 1 && g.along.stride == 1 && g.x_stride == 1;
   g.is_widened = a.out_dtype != a.dtype;
   g.channels = group_in, g.x_channel_stride = a.x_channel_stride, g.w_in_stride = a.w_in_stride;
   g.w_out_stride = a.w_out_stride, g.y_channel_stride = a.y_channel_stride;
   g.taps = taps;
-  // With three spatial dims an item has out_dims[1] rows along the last one. With one dim it is a single output, so
-  // neighbouring items are computed together.
-  const int64_t rows = a.out_dims[0], middle = a.spatial == 3 ? a.out_dims[1] : 1;
-  const int64_t outer_kernel = (a.spatial > 1 ? a.kernel[0] : 1) * (a.spatial > 2 ? a.kernel[1] : 1);
+  // An item has a row along the last spatial dim for each index of the dims between the first and the last. With one
+  // spatial dim it is a single output, so neighbouring items are computed together.
+  int64_t middle = 1, outer_kernel = 1;
+  for (int d = 0; d < last; ++d) outer_kernel *= a.kernel[d], middle *= d > 0 ? a.out_dims[d] : 1;
+  const int64_t rows = a.out_dims[0];
   const auto one_item = [&](int64_t n, int64_t channel, int channels, int64_t p0, int64_t first, int64_t stop) {
     const auto* x = static_cast<const std::byte*>(a.x) +
                     (n * a.x_batch_stride + channel / group_out * group_in * a.x_channel_stride) * bytes;
     const auto* w = static_cast<const std::byte*>(a.w) + channel * a.w_out_stride * bytes;
     for (int64_t p1 = 0; p1 < middle; ++p1) {
-      const std::array<int64_t, 2> outer{p0, p1};
+      int64_t outer[kMaxSpatial]{p0};
+      for (int64_t d = last - 1, rest = p1; d > 0; rest /= a.out_dims[d--]) outer[d] = rest % a.out_dims[d];
       g.tap_count = 0;
       for (int64_t t = 0; t < outer_kernel; ++t) {
-        const std::array<int64_t, 2> tap{a.spatial > 2 ? t / a.kernel[1] : t, a.spatial > 2 ? t % a.kernel[1] : 0};
         TapRow offset{0, 0};
         bool is_padding = false;
-        for (int d = 0; d < last; ++d) {
-          const auto e = static_cast<size_t>(d);
-          const int64_t i = dims[e].index_of(outer[e], tap[e]);
+        for (int64_t d = last - 1, rest = t; d >= 0; rest /= a.kernel[d--]) {
+          const int64_t tap = rest % a.kernel[d], i = dims[static_cast<size_t>(d)].index_of(outer[d], tap);
           is_padding = is_padding || i < 0;
           offset.x += i * a.x_strides[d];
-          offset.w += (a.reversed[d] ? a.kernel[d] - 1 - tap[e] : tap[e]) * a.w_strides[d];
+          offset.w += tap * a.w_strides[d];
         }
         if (!is_padding) taps[g.tap_count++] = offset;
       }
       int64_t to = n * a.y_batch_stride + channel * a.y_channel_stride;
-      for (int d = 0; d < last; ++d) to += outer[static_cast<size_t>(d)] * a.y_strides[d];
+      for (int d = 0; d < last; ++d) to += outer[d] * a.y_strides[d];
       g.outputs = stop;
       row(g, channels, x, w, static_cast<std::byte*>(a.y) + to * out_bytes, first, stop);
     }
@@ -314,15 +328,9 @@ void convolution(const ConvolutionArgs& args, int64_t begin, int64_t end, void* 
     case DType::f16:
     case DType::bf16: return convolve_floats(args, begin, end, taps);
     case DType::f64: return convolve_direct<double, double>(args, begin, end, taps);
-    case DType::i8: return convolve_integer<int8_t>(args, begin, end, taps);
-    case DType::i16: return convolve_integer<int16_t>(args, begin, end, taps);
-    case DType::i32: return convolve_integer<int32_t>(args, begin, end, taps);
-    case DType::i64: return convolve_integer<int64_t>(args, begin, end, taps);
-    case DType::u8: return convolve_integer<uint8_t>(args, begin, end, taps);
-    case DType::u16: return convolve_integer<uint16_t>(args, begin, end, taps);
-    case DType::u32: return convolve_integer<uint32_t>(args, begin, end, taps);
-    case DType::u64: return convolve_integer<uint64_t>(args, begin, end, taps);
-    default: return;
+    case DType::c64: return convolve_direct<std::complex<float>, std::complex<float>>(args, begin, end, taps);
+    case DType::c128: return convolve_direct<std::complex<double>, std::complex<double>>(args, begin, end, taps);
+    default: return with_integer_type(args.dtype, [&]<class T>() { convolve_integer<T>(args, begin, end, taps); });
   }
 }
 

@@ -349,7 +349,7 @@ bool FmaConvolution::supports(const ConvolutionArgs& a, int64_t batch_groups) {
   if (a.batch < 1 || a.in_channels < kMinChannels || a.out_channels < kMinChannels) return false;
   for (int d = 0; d < 2; ++d) {
     if (a.lhs_dilation[d] != 1 || a.in_dims[d] < 1 || a.out_dims[d] < 1 || a.kernel[d] < 1) return false;
-    if (a.reversed[d] || a.w_strides[d] < 0) return false;
+    if (a.w_strides[d] < 0) return false;
     for (const int64_t extent : {a.in_dims[d], a.out_dims[d], a.kernel[d], a.stride[d], a.rhs_dilation[d]})
       if (extent > kMaxExtent) return false;
     if (a.low[d] > kMaxExtent || a.low[d] < -kMaxExtent) return false;

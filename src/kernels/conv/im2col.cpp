@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/element_bits.h"
+
 namespace rlx::kernels {
 namespace {
 
@@ -108,27 +110,17 @@ void copy_columns(const ConvolutionArgs& a, int64_t channel, int64_t first, int6
   }
 }
 
-/// Calls `f` with an unsigned integer of the elements' size: they are only copied.
-template <class F>
-void with_bits(DType dtype, F f) {
-  switch (byte_size(dtype)) {
-    case 2: return f(uint16_t{});
-    case 4: return f(uint32_t{});
-    default: return f(uint64_t{});
-  }
-}
-
 }  // namespace
 
 void convolution_patches(const ConvolutionArgs& args, int64_t image, int64_t channel, int64_t channels, int64_t first,
                          int64_t count, void* to) noexcept {
-  with_bits(args.dtype,
-            [&]<class T>(T) { copy_patches(args, image, channel, channels, first, count, static_cast<T*>(to)); });
+  with_bits(static_cast<int64_t>(byte_size(args.dtype)),
+            [&]<class T>() { copy_patches(args, image, channel, channels, first, count, static_cast<T*>(to)); });
 }
 void convolution_columns(const ConvolutionArgs& args, int64_t channel, int64_t first, int64_t count, int64_t row_begin,
                          int64_t row_end, void* to) noexcept {
-  with_bits(args.dtype,
-            [&]<class T>(T) { copy_columns(args, channel, first, count, row_begin, row_end, static_cast<T*>(to)); });
+  with_bits(static_cast<int64_t>(byte_size(args.dtype)),
+            [&]<class T>() { copy_columns(args, channel, first, count, row_begin, row_end, static_cast<T*>(to)); });
 }
 
 }  // namespace rlx::kernels

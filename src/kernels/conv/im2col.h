@@ -8,7 +8,7 @@
 
 namespace rlx::kernels {
 
-// Elements of x have 2, 4 or 8 bytes. `args` has no lhs_dilation, and nothing in it is reversed.
+// Elements of x have 2, 4 or 8 bytes. `args` has no lhs_dilation.
 
 /// Writes a row for each tap of `channels` channels from `channel` on (ordered by channel, then by tap in row-major
 /// order) and a column for each of the outputs [first, first + count) of an image.

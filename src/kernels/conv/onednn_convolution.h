@@ -43,8 +43,8 @@ class ConvolutionPlan {
 
 /// Null where oneDNN is not built in, where `args` are neither f32 nor bf16 into f32, or where oneDNN has only its
 /// reference implementation. x holds batch_groups * args.batch images; each of these groups of images computes its own
-/// out_channels / batch_groups output channels. The pointers and `reversed` of `args` are ignored: a kernel that is
-/// read backwards is given by negative strides of w. `weights`, if not null, must have been made from the operand w.
+/// out_channels / batch_groups output channels. The pointers of `args` are ignored. A kernel that is read
+/// backwards is given by negative strides of w. `weights`, if not null, must have been made from the operand w.
 std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads,
                                                         std::shared_ptr<ConvolutionWeights> weights = nullptr);
 

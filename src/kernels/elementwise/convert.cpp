@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernels/elementwise/loops.h"
+#include "kernels/integer_type.h"
 #include "kernels/vector/narrow_float.h"
 #include "rlx/element.h"
 #include "tensor/round_to_odd.h"
@@ -15,21 +16,7 @@
 namespace rlx::kernels::elementwise {
 namespace {
 
-/// Calls f.operator()<T>() with the C++ type of an integer dtype's elements.
-template <class F>
-auto with_integer(DType dtype, F f) {
-  switch (dtype) {
-    case DType::i8: return f.template operator()<int8_t>();
-    case DType::i16: return f.template operator()<int16_t>();
-    case DType::i32: return f.template operator()<int32_t>();
-    case DType::u8: return f.template operator()<uint8_t>();
-    case DType::u16: return f.template operator()<uint16_t>();
-    case DType::u32: return f.template operator()<uint32_t>();
-    case DType::u64: return f.template operator()<uint64_t>();
-    default: return f.template operator()<int64_t>();
-  }
-}
-/// The same with the type of a register: float, double, int64_t or uint64_t, bool, complex.
+/// Calls f.operator()<T>() with the type of a register: float, double, int64_t or uint64_t, bool, complex.
 template <class F>
 auto with_register(DType dtype, F f) {
   switch (domain_of(dtype)) {
@@ -172,7 +159,7 @@ Kernel find_convert(DType from, DType to) {
   return with_register(from, [&]<class From>() -> Kernel {
     constexpr bool from_integer = std::is_same_v<From, int64_t> || std::is_same_v<From, uint64_t>;
     if constexpr (!from_integer && !std::is_same_v<From, bool>) {
-      if (is_integer(to)) return with_integer(to, []<class I>() -> Kernel { return convert_to_integer<I, From>; });
+      if (is_integer(to)) return with_integer_type(to, []<class I>() -> Kernel { return convert_to_integer<I, From>; });
     }
     if constexpr (from_integer || std::is_same_v<From, double>) {
       if (is_low_precision(to)) return convert_to_odd<From>;
@@ -185,19 +172,19 @@ Kernel find_narrow(DType dtype) {
   if (dtype == f16 || dtype == bf16) return find_narrow_f16(dtype);
   if (is_low_precision(dtype)) return find_f8(dtype).narrow;
   if (!is_integer(dtype) || byte_size(dtype) == 8) return nullptr;
-  return with_integer(dtype, []<class I>() -> Kernel { return wrap_integer<I>; });
+  return with_integer_type(dtype, []<class I>() -> Kernel { return wrap_integer<I>; });
 }
 Kernel find_load(DType dtype) {
   if (dtype == f16 || dtype == bf16) return find_load_f16(dtype);
   if (is_low_precision(dtype)) return find_f8(dtype).load;
   if (!is_integer(dtype) || byte_size(dtype) == 8) return nullptr;
-  return with_integer(dtype, []<class I>() -> Kernel { return load_integer<I>; });
+  return with_integer_type(dtype, []<class I>() -> Kernel { return load_integer<I>; });
 }
 Kernel find_store(DType dtype) {
   if (dtype == f16 || dtype == bf16) return find_store_f16(dtype);
   if (is_low_precision(dtype)) return find_f8(dtype).store;
   if (!is_integer(dtype) || byte_size(dtype) == 8) return nullptr;
-  return with_integer(dtype, []<class I>() -> Kernel { return store_integer<I>; });
+  return with_integer_type(dtype, []<class I>() -> Kernel { return store_integer<I>; });
 }
 
 namespace {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/element_bits.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace rlx::kernels::elementwise {
@@ -21,32 +21,19 @@ template <class T>
 void scatter_elements(const std::byte* from, std::byte* to, int64_t stride, int64_t count) {
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * stride, from + i * int64_t{sizeof(T)}, sizeof(T));
 }
-using Quad = std::array<uint64_t, 2>;  ///< stands for an element of 16 bytes
 inline void gather_elements(size_t bytes, const std::byte* from, int64_t stride, std::byte* to, int64_t count) {
   if (stride == static_cast<int64_t>(bytes)) {
     std::memcpy(to, from, static_cast<size_t>(count) * bytes);
     return;
   }
-  switch (bytes) {
-    case 1: return gather_elements<uint8_t>(from, stride, to, count);
-    case 2: return gather_elements<uint16_t>(from, stride, to, count);
-    case 4: return gather_elements<uint32_t>(from, stride, to, count);
-    case 8: return gather_elements<uint64_t>(from, stride, to, count);
-    default: return gather_elements<Quad>(from, stride, to, count);
-  }
+  with_bits(static_cast<int64_t>(bytes), [&]<class T>() { gather_elements<T>(from, stride, to, count); });
 }
 inline void scatter_elements(size_t bytes, const std::byte* from, std::byte* to, int64_t stride, int64_t count) {
   if (stride == static_cast<int64_t>(bytes)) {
     std::memcpy(to, from, static_cast<size_t>(count) * bytes);
     return;
   }
-  switch (bytes) {
-    case 1: return scatter_elements<uint8_t>(from, to, stride, count);
-    case 2: return scatter_elements<uint16_t>(from, to, stride, count);
-    case 4: return scatter_elements<uint32_t>(from, to, stride, count);
-    case 8: return scatter_elements<uint64_t>(from, to, stride, count);
-    default: return scatter_elements<Quad>(from, to, stride, count);
-  }
+  with_bits(static_cast<int64_t>(bytes), [&]<class T>() { scatter_elements<T>(from, to, stride, count); });
 }
 
 /// Fills `to` with `count` copies of one element.

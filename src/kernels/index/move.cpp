@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/element_bits.h"
 #include "kernels/vector/highway_targets.h"
 
 #include "hwy/highway.h"
@@ -106,21 +107,6 @@ void copy_run(const std::byte* src, std::byte* dst, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 16) std::memcpy(dst + i, src + i, 16);
 }
 
-struct Bytes16 {
-  uint64_t words[2];
-};
-/// Calls f.operator()<T>() with a type of that many bytes.
-template <class F>
-void with_size(int64_t bytes, F f) {
-  switch (bytes) {
-    case 1: return f.template operator()<uint8_t>();
-    case 2: return f.template operator()<uint16_t>();
-    case 4: return f.template operator()<uint32_t>();
-    case 8: return f.template operator()<uint64_t>();
-    default: return f.template operator()<Bytes16>();
-  }
-}
-
 /// The number of destination rows that one chunk of a transpose writes: they read 1024 contiguous bytes of the source.
 int64_t block_rows(int64_t element_bytes) { return 1024 / element_bytes; }
 
@@ -216,7 +202,7 @@ void copy_strided(const CopyPlan& p, const void* src_base, void* dst_base, int64
     src += index[d] * src_steps[d];
     dst += index[d] * dst_steps[d];
   }
-  with_size(p.element_bytes, [&]<class T>() {
+  with_bits(p.element_bytes, [&]<class T>() {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       if (p.kind == kRun) {
         copy_run(src, dst, p.dims[last] * p.element_bytes);
@@ -261,7 +247,7 @@ PadPlan plan_pad(int64_t element_bytes, int rank, const int64_t* x_dims, const i
 }
 
 void fill(void* out, const void* value, int64_t element_bytes, int64_t begin, int64_t end) noexcept {
-  with_size(element_bytes, [&]<class T>() {
+  with_bits(element_bytes, [&]<class T>() {
     T v;
     std::memcpy(&v, value, sizeof(T));
     std::fill(static_cast<T*>(out) + begin, static_cast<T*>(out) + end, v);
@@ -278,8 +264,8 @@ void iota(void* out, DType dtype, int64_t extent, int64_t inner, int64_t begin, 
       return write.template operator()<uint8_t>([](int64_t v) { return static_cast<uint8_t>(v != 0); });
     case Kind::signed_int:
     case Kind::unsigned_int:
-      return with_size(static_cast<int64_t>(byte_size(dtype)), [&]<class T>() {
-        if constexpr (!std::is_same_v<T, Bytes16>)
+      return with_bits(static_cast<int64_t>(byte_size(dtype)), [&]<class T>() {
+        if constexpr (!std::is_same_v<T, Bits128>)
           write.template operator()<T>([](int64_t v) { return static_cast<T>(v); });
       });
     case Kind::real: break;
@@ -291,8 +277,8 @@ void iota(void* out, DType dtype, int64_t extent, int64_t inner, int64_t begin, 
   }
   if (dtype == f32) return write.template operator()<float>([](int64_t v) { return static_cast<float>(v); });
   if (dtype == f64) return write.template operator()<double>([](int64_t v) { return static_cast<double>(v); });
-  with_size(static_cast<int64_t>(byte_size(dtype)), [&]<class T>() {
-    if constexpr (!std::is_same_v<T, Bytes16>)
+  with_bits(static_cast<int64_t>(byte_size(dtype)), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, Bits128>)
       write.template operator()<T>(
           [&](int64_t v) { return static_cast<T>(encode_float(dtype, static_cast<double>(v))); });
   });

@@ -2,8 +2,11 @@
 // of x as the row before it is copied from there.
 #include "kernels/index/outer_gather.h"
 
+#include <bit>
 #include <cstring>
 #include <utility>
+
+#include "kernels/element_bits.h"
 
 namespace rlx::kernels {
 namespace {
@@ -15,50 +18,37 @@ bool is_whole(const std::vector<int64_t>& table, int64_t extent) {
   return true;
 }
 
-struct Bytes16 {
-  uint64_t words[2];
-};
-/// Calls f.operator()<T>() with a type of that many bytes; returns false if there is none.
-template <class F>
-bool with_size(int64_t bytes, F f) {
-  switch (bytes) {
-    case 1: return f.template operator()<uint8_t>(), true;
-    case 2: return f.template operator()<uint16_t>(), true;
-    case 4: return f.template operator()<uint32_t>(), true;
-    case 8: return f.template operator()<uint64_t>(), true;
-    case 16: return f.template operator()<Bytes16>(), true;
-    default: return false;
-  }
-}
+/// Whether with_bits() knows blocks of so many bytes.
+bool has_bits(int64_t bytes) { return bytes <= 16 && std::has_single_bit(static_cast<uint64_t>(bytes)); }
 
 void gather_blocks(const OuterGatherPlan& p, const OuterGatherRun& run, const std::byte* x, std::byte* y) {
   const int64_t* from = p.blocks.data() + run.first;
   std::byte* to = y + run.to;
-  const bool small = with_size(p.block_bytes, [&]<class T>() {
-    for (int64_t i = 0; i < run.count; ++i) std::memcpy(to + i * int64_t{sizeof(T)}, x + from[i], sizeof(T));
-  });
-  if (!small)
-    for (int64_t i = 0; i < run.count; ++i)
-      std::memcpy(to + i * p.block_bytes, x + from[i], static_cast<size_t>(p.block_bytes));
+  if (has_bits(p.block_bytes))
+    return with_bits(p.block_bytes, [&]<class T>() {
+      for (int64_t i = 0; i < run.count; ++i) std::memcpy(to + i * int64_t{sizeof(T)}, x + from[i], sizeof(T));
+    });
+  for (int64_t i = 0; i < run.count; ++i)
+    std::memcpy(to + i * p.block_bytes, x + from[i], static_cast<size_t>(p.block_bytes));
 }
 
 void repeat_blocks(const OuterGatherPlan& p, const std::byte* x, std::byte* y) {
   const int64_t count = p.row_bytes / (p.block_bytes * p.repeat);
-  const bool small = with_size(p.block_bytes, [&]<class T>() {
-    for (int64_t i = 0; i < count; ++i) {
-      T v[2];
-      std::memcpy(v, x + i * int64_t{sizeof(T)}, sizeof(T));
-      v[1] = v[0];
-      if (p.repeat == 2) {
-        std::memcpy(y + 2 * i * int64_t{sizeof(T)}, v, sizeof v);
-        continue;
+  if (has_bits(p.block_bytes))
+    return with_bits(p.block_bytes, [&]<class T>() {
+      for (int64_t i = 0; i < count; ++i) {
+        T v[2];
+        std::memcpy(v, x + i * int64_t{sizeof(T)}, sizeof(T));
+        v[1] = v[0];
+        if (p.repeat == 2) {
+          std::memcpy(y + 2 * i * int64_t{sizeof(T)}, v, sizeof v);
+          continue;
+        }
+        for (int64_t k = 0; k < p.repeat; ++k) std::memcpy(y + (i * p.repeat + k) * int64_t{sizeof(T)}, v, sizeof(T));
       }
-      for (int64_t k = 0; k < p.repeat; ++k) std::memcpy(y + (i * p.repeat + k) * int64_t{sizeof(T)}, v, sizeof(T));
-    }
-  });
-  if (!small)
-    for (int64_t i = 0; i < count * p.repeat; ++i)
-      std::memcpy(y + i * p.block_bytes, x + i / p.repeat * p.block_bytes, static_cast<size_t>(p.block_bytes));
+    });
+  for (int64_t i = 0; i < count * p.repeat; ++i)
+    std::memcpy(y + i * p.block_bytes, x + i / p.repeat * p.block_bytes, static_cast<size_t>(p.block_bytes));
 }
 
 }  // namespace

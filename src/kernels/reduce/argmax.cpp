@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/integer_type.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/narrow_float.h"
 
@@ -147,20 +148,14 @@ void argmax_loop(const ArgmaxArgs& a, int64_t begin, int64_t end) {
 
 void argmax_indices(const ArgmaxArgs& args, int64_t begin, int64_t end) noexcept {
   if (args.extent == 0) return;
+  if (is_integer(args.dtype))
+    return with_integer_type(args.dtype, [&]<class T>() { argmax_loop<T>(args, begin, end); });
   switch (args.dtype) {
     case DType::f32:
     case DType::f16:
     case DType::bf16: return HWY_DYNAMIC_DISPATCH(argmax_f32)(args, begin, end);
     case DType::f64: return argmax_loop<double>(args, begin, end);
-    case DType::boolean:
-    case DType::u8: return argmax_loop<uint8_t>(args, begin, end);
-    case DType::u16: return argmax_loop<uint16_t>(args, begin, end);
-    case DType::u32: return argmax_loop<uint32_t>(args, begin, end);
-    case DType::u64: return argmax_loop<uint64_t>(args, begin, end);
-    case DType::i8: return argmax_loop<int8_t>(args, begin, end);
-    case DType::i16: return argmax_loop<int16_t>(args, begin, end);
-    case DType::i32: return argmax_loop<int32_t>(args, begin, end);
-    case DType::i64: return argmax_loop<int64_t>(args, begin, end);
+    case DType::boolean: return argmax_loop<uint8_t>(args, begin, end);
     default: return;
   }
 }

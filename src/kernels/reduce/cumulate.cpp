@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/integer_type.h"
 #include "kernels/vector/narrow_float.h"
 
 namespace rlx::kernels {
@@ -141,20 +142,13 @@ void cumulate(const CumulateArgs& args, int64_t begin, int64_t end) noexcept {
   if (args.dtype == DType::f32 && args.op == CumulateOp::sum && args.inner == 1 && !args.exclusive && !args.reverse)
     return cumulate_row_sums(static_cast<const float*>(args.x) + begin * args.extent,
                              static_cast<float*>(args.y) + begin * args.extent, end - begin, args.extent);
+  if (is_integer(args.dtype)) return with_integer_type(args.dtype, [&]<class T>() { integer<T>(args, begin, end); });
   switch (args.dtype) {
     case DType::f32: return real<float>(args, begin, end);
     case DType::f16: return real<F16>(args, begin, end);
     case DType::bf16: return real<BF16>(args, begin, end);
     case DType::f64: return real<double>(args, begin, end);
     case DType::boolean: return typed<uint8_t, uint8_t, Or>(args, begin, end);  // only max
-    case DType::i8: return integer<int8_t>(args, begin, end);
-    case DType::i16: return integer<int16_t>(args, begin, end);
-    case DType::i32: return integer<int32_t>(args, begin, end);
-    case DType::i64: return integer<int64_t>(args, begin, end);
-    case DType::u8: return integer<uint8_t>(args, begin, end);
-    case DType::u16: return integer<uint16_t>(args, begin, end);
-    case DType::u32: return integer<uint32_t>(args, begin, end);
-    case DType::u64: return integer<uint64_t>(args, begin, end);
     case DType::c64: return complex<std::complex<float>>(args, begin, end);
     case DType::c128: return complex<std::complex<double>>(args, begin, end);
     default: return;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/integer_type.h"
 #include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 #include "kernels/vector/narrow_float.h"
@@ -342,20 +343,14 @@ void reduce_complex(const ReduceArgs& a, int64_t begin, int64_t end) {
 }  // namespace
 
 void reduce(const ReduceArgs& args, int64_t begin, int64_t end) noexcept {
+  if (is_integer(args.dtype))
+    return with_integer_type(args.dtype, [&]<class T>() { reduce_integer<T>(args, begin, end); });
   switch (args.dtype) {
     case DType::f32:
     case DType::f16:
     case DType::bf16: return HWY_DYNAMIC_DISPATCH(reduce_f32)(args, begin, end);
     case DType::f64: return reduce_real<Direct<double>>(args, begin, end);
     case DType::boolean: return reduce_boolean(args, begin, end);
-    case DType::i8: return reduce_integer<int8_t>(args, begin, end);
-    case DType::i16: return reduce_integer<int16_t>(args, begin, end);
-    case DType::i32: return reduce_integer<int32_t>(args, begin, end);
-    case DType::i64: return reduce_integer<int64_t>(args, begin, end);
-    case DType::u8: return reduce_integer<uint8_t>(args, begin, end);
-    case DType::u16: return reduce_integer<uint16_t>(args, begin, end);
-    case DType::u32: return reduce_integer<uint32_t>(args, begin, end);
-    case DType::u64: return reduce_integer<uint64_t>(args, begin, end);
     case DType::c64: return reduce_complex<std::complex<float>, WidenedC64>(args, begin, end);
     case DType::c128: return reduce_complex<Complex>(args, begin, end);
     default:

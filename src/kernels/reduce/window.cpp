@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/integer_type.h"
 #include "kernels/partial_sums.h"
 #include "kernels/reduce/pool_2x2.h"
 #include "kernels/reduce/window_dim.h"
@@ -244,26 +245,38 @@ void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noe
   }
   if (is_pool_2x2(args)) return reduce_pool_2x2(args, begin, end);
   if (is_pool_of_channels(args)) return pool_of_channels(args, begin, end);
+  if (is_integer(args.dtype))
+    return with_integer_type(args.dtype, [&]<class T>() { slide_integer<T>(args, begin, end); });
   switch (args.dtype) {
     case DType::f32: return slide_float<AccessF32>(args, begin, end);
     case DType::f16: return slide_float<Access<F16, float>>(args, begin, end);
     case DType::bf16: return slide_float<Access<BF16, float>>(args, begin, end);
     case DType::f64: return slide_float<Access<double, double>>(args, begin, end);
     case DType::boolean: return slide_boolean(args, begin, end);
-    case DType::i8: return slide_integer<int8_t>(args, begin, end);
-    case DType::i16: return slide_integer<int16_t>(args, begin, end);
-    case DType::i32: return slide_integer<int32_t>(args, begin, end);
-    case DType::i64: return slide_integer<int64_t>(args, begin, end);
-    case DType::u8: return slide_integer<uint8_t>(args, begin, end);
-    case DType::u16: return slide_integer<uint16_t>(args, begin, end);
-    case DType::u32: return slide_integer<uint32_t>(args, begin, end);
-    case DType::u64: return slide_integer<uint64_t>(args, begin, end);
     default: return slide_float<AccessF8>(args, begin, end);
   }
 }
 
 // ---- select_and_scatter ----
 namespace {
+
+/// x + y in the type of an element; integers wrap.
+template <class T>
+T sum_of(T x, T y) {
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));
+  else return from_f32<T>(to_f32(x) + to_f32(y));
+}
+template <>
+double sum_of(double x, double y) {
+  return x + y;
+}
+/// What elements of type T are compared as.
+template <class T>
+T comparable(T x) {
+  return x;
+}
+float comparable(F16 x) { return to_f32(x); }
+float comparable(BF16 x) { return to_f32(x); }
 
 /// Computes the images [begin, end). `taps` is scratch for the offsets of the taps of all dims but the last. stays(x,
 /// y) says whether x stays selected when the window comes to y.
@@ -279,13 +292,13 @@ void select_images(const SelectAndScatterArgs& a, int64_t begin, int64_t end, in
   }
   const int64_t row = a.out_dims[last];
   const WindowDim along{a.x_dims[last], a.stride[last], a.dilation[last], a.low[last]};
-  std::array<T, kSegment> best{};
+  std::array<decltype(comparable(T{})), kSegment> best{};
   std::array<int64_t, kSegment> kept;
   for (int64_t image = begin; image < end; ++image) {
     const T* x = static_cast<const T*>(a.x) + image * in_count;
     const T* source = static_cast<const T*>(a.source) + image * out_rows * row;
     T* y = static_cast<T*>(a.y) + image * in_count;
-    std::fill(y, y + in_count, T(0));
+    std::fill(y, y + in_count, T{});
     for (int64_t r = 0; r < out_rows; ++r, source += row) {
       int64_t inside = 0;
       for (int64_t tap = 0; tap < outer_taps; ++tap) {
@@ -311,7 +324,7 @@ void select_images(const SelectAndScatterArgs& a, int64_t begin, int64_t end, in
             int64_t at = taps[t] + from * along.stride + k * along.dilation - along.low;
             for (int64_t o = from - first; o < to - first; ++o, at += along.stride) {
               const auto i = static_cast<size_t>(o);
-              const T next = x[at];
+              const auto next = comparable(x[at]);
               const bool replaces = (int{kept[i] < 0} | int{!stays(best[i], next)}) != 0;  // without a branch
               best[i] = replaces ? next : best[i];
               kept[i] = replaces ? at : kept[i];
@@ -319,7 +332,7 @@ void select_images(const SelectAndScatterArgs& a, int64_t begin, int64_t end, in
           }
         }
         for (int64_t o = first; o < stop; ++o)
-          if (const int64_t at = kept[static_cast<size_t>(o - first)]; at >= 0) y[at] += source[o];
+          if (const int64_t at = kept[static_cast<size_t>(o - first)]; at >= 0) y[at] = sum_of(y[at], source[o]);
       }
     }
   }
@@ -327,10 +340,10 @@ void select_images(const SelectAndScatterArgs& a, int64_t begin, int64_t end, in
 template <class T>
 void select_by(const SelectAndScatterArgs& a, int64_t begin, int64_t end, int64_t* taps) {
   switch (a.kept) {
-    case Kept::first_max: return select_images<T>(a, begin, end, taps, [](T x, T y) { return x >= y; });
-    case Kept::last_max: return select_images<T>(a, begin, end, taps, [](T x, T y) { return x > y; });
-    case Kept::first_min: return select_images<T>(a, begin, end, taps, [](T x, T y) { return x <= y; });
-    case Kept::last_min: return select_images<T>(a, begin, end, taps, [](T x, T y) { return x < y; });
+    case Kept::first_max: return select_images<T>(a, begin, end, taps, [](auto x, auto y) { return x >= y; });
+    case Kept::last_max: return select_images<T>(a, begin, end, taps, [](auto x, auto y) { return x > y; });
+    case Kept::first_min: return select_images<T>(a, begin, end, taps, [](auto x, auto y) { return x <= y; });
+    case Kept::last_min: return select_images<T>(a, begin, end, taps, [](auto x, auto y) { return x < y; });
   }
 }
 
@@ -344,8 +357,13 @@ size_t select_and_scatter_scratch_bytes(const SelectAndScatterArgs& args) {
 void select_and_scatter(const SelectAndScatterArgs& args, int64_t begin, int64_t end, void* scratch) noexcept {
   auto* taps = static_cast<int64_t*>(scratch);
   if (is_pool_2x2(args)) return select_pool_2x2(args, begin, end);
-  if (args.dtype == f32) select_by<float>(args, begin, end, taps);
-  else select_by<double>(args, begin, end, taps);
+  switch (args.dtype) {
+    case DType::f32: return select_by<float>(args, begin, end, taps);
+    case DType::f64: return select_by<double>(args, begin, end, taps);
+    case DType::f16: return select_by<F16>(args, begin, end, taps);
+    case DType::bf16: return select_by<BF16>(args, begin, end, taps);
+    default: return with_integer_type(args.dtype, [&]<class T>() { select_by<T>(args, begin, end, taps); });
+  }
 }
 
 }  // namespace rlx::kernels

@@ -10,7 +10,7 @@
 
 namespace rlx::kernels {
 
-inline constexpr int kMaxWindowRank = 8;
+inline constexpr int kMaxWindowRank = 16;
 
 struct ReduceWindowArgs {
   ReduceOp op = ReduceOp::sum;
@@ -35,7 +35,7 @@ enum class Kept : uint8_t { first_max, last_max, first_min, last_min };
 
 struct SelectAndScatterArgs {
   Kept kept = Kept::first_max;
-  DType dtype = f32;  ///< f32 or f64, of x, source and y
+  DType dtype = f32;  ///< of x, source and y; any integer, f16, bf16, f32 or f64; sums are rounded after each addition
   const void* x = nullptr;
   const void* source = nullptr;  ///< one element for each window
   void* y = nullptr;             ///< dims of x; x, source and y are dense
