@@ -209,7 +209,7 @@ bool is_narrow_depthwise(const ConvolutionArgs& a) {
   if (a.groups < 1 || a.in_channels != a.groups || a.out_channels != a.groups) return false;
   int64_t taps = 1;
   for (int d = 0; d < a.spatial; ++d) {
-    if (a.lhs_dilation[d] != 1 || a.reversed[d] || a.w_strides[d] < 0) return false;
+    if (a.lhs_dilation[d] != 1 || a.w_strides[d] < 0) return false;
     if (a.kernel[d] > kPartialSumTerms || std::max(a.low[d], -a.low[d]) > kMaxExtent) return false;
     if (a.stride[d] > kMaxExtent / std::max<int64_t>(1, a.out_dims[d]) || a.rhs_dilation[d] > kMaxExtent) return false;
     taps *= a.kernel[d];

@@ -36,7 +36,7 @@ bool TileImage::supports(const ConvolutionArgs& a) {
   int64_t pixels = 1, y_stride = a.out_channels;
   for (int d = a.spatial; d-- > 0; y_stride *= a.out_dims[d]) {
     const Dim dim = dim_of(a, d);
-    if (a.lhs_dilation[d] != 1 || a.reversed[d] || a.y_strides[d] != y_stride) return false;
+    if (a.lhs_dilation[d] != 1 || a.w_strides[d] < 0 || a.y_strides[d] != y_stride) return false;
     for (int64_t extent : {dim.in, dim.out, dim.kernel, dim.stride, dim.dilation})
       if (extent < 1 || extent > kMaxExtent) return false;
     if (dim.low < -kMaxExtent || dim.low > kMaxExtent || dim.dilation * dim.kernel > kMaxExtent ||
