@@ -2576,9 +2576,9 @@ def dynamic_quantize_matmul(x, w, w_scale, bias=None, residual=None, transpose_r
     """fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) + residual, the lesser scale
     multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the codes
     of x[..., k], which dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias,
-    residual[..., n] if has_residual. Beside x of f16 or bf16, w_scale is f32, as all between is, and the result
-    is rounded once. Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its derivative looks
-    through the rounding of x: that of fused_matmul with w w_scale.
+    residual[..., n] if has_residual. Beside x of f16 or bf16, w_scale and bias are f32, as all between is, and
+    the result is rounded once. Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its
+    derivative looks through the rounding of x: that of fused_matmul with w w_scale.
 
     Source: LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime,
     com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points
