@@ -35,11 +35,11 @@ AttentionProblem problem(DType dtype, int64_t queries, int64_t keys, int64_t wid
 AttentionProblem random_problem(std::mt19937& random) {
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint32_t>(n)); };
   const auto extent = [&](int64_t most) { return below(3) == 0 ? below(70) : below(most); };
-  constexpr DType kDtypes[] = {f32, f32, bf16, f16};
+  constexpr DType kDtypes[] = {f32, f32, bf16, f16, f64};
   constexpr int kThreads[] = {1, 2, 3, 8, 64};
   constexpr double kScales[] = {1, 0.125, 0, -1, 0x1p-30, 0x1p30};
   AttentionProblem p;
-  p.dtype = kDtypes[below(4)];
+  p.dtype = kDtypes[below(5)];
   p.batch = below(5), p.kv_heads = 1 + below(4), p.heads = p.kv_heads * (1 + below(4));
   p.q_rows = extent(4000), p.k_rows = extent(4000), p.head_dim = extent(300), p.value_dim = extent(300);
   p.scale = kScales[below(6)], p.has_soft_cap = below(4) == 0, p.has_bias = below(4) == 0;
@@ -77,6 +77,7 @@ TEST_CASE("each problem of a table has the kernel that its reason explains") {
   }();
   const Row rows[] = {
       {of_blocks, true, AttentionKernel::score_blocks, "keys or values are blocks"},
+      {problem(f64, 512, 512, 64), true, AttentionKernel::rows, "f64 has scalar code alone"},
       {problem(f32, 512, 512, 64), false, AttentionKernel::score_blocks, "there are no matrix tiles"},
       {problem(f32, 1, 4096, 128), true, AttentionKernel::few_queries, "the queries fill less of a vector"},
       {problem(f32, 8, 4096, 128), true, AttentionKernel::few_queries, "the queries fill less of a vector"},

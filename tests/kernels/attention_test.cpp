@@ -95,7 +95,7 @@ void check(const Problem& p) {
 
 TEST_CASE("attention equals the formula, for every float dtype and any extents") {
   for_each_target([] {
-    for (DType t : {f32, f16, bf16}) {
+    for (DType t : float_dtypes()) {
       for (int64_t d : {1, 5, 32, 33, 64}) check({.t = t, .sq = 17, .sk = 17, .d = d, .dv = d});
       for (int64_t s : {1, 2, 15, 16, 31, 48, 49, 100}) check({.t = t, .sq = s, .sk = s, .d = 32, .dv = 32});
       check({.t = t, .sq = 7, .sk = 300, .d = 16, .dv = 48});
@@ -107,7 +107,7 @@ TEST_CASE("attention equals the formula, for every float dtype and any extents")
 
 TEST_CASE("causal masks and sliding windows go by the absolute position Sk - Sq + i") {
   for_each_target([] {
-    for (DType t : {f32, f16}) {
+    for (DType t : {f32, f16, f64}) {
       check({.t = t, .sq = 20, .sk = 20, .right = 0});
       check({.t = t, .sq = 150, .sk = 290, .d = 16, .right = 0});
       check({.t = t, .sq = 150, .sk = 290, .d = 16, .left = 13, .right = 0});
@@ -121,7 +121,7 @@ TEST_CASE("causal masks and sliding windows go by the absolute position Sk - Sq 
 
 TEST_CASE("a key mask keeps values of 0.5 and more, and a row without keys gives zeros") {
   for_each_target([] {
-    for (DType t : {f32, bf16}) {
+    for (DType t : {f32, bf16, f64}) {
       for (DType m : {boolean, f32}) {
         check({.t = t, .sq = 30, .sk = 140, .kept = {1, 1, 0}, .mask_dtype = m});
         check({.t = t, .sq = 30, .sk = 20, .kept = {0}, .mask_dtype = m});
@@ -137,7 +137,7 @@ TEST_CASE("a key mask keeps values of 0.5 and more, and a row without keys gives
 
 TEST_CASE("soft-cap comes after the scale and before the bias") {
   for_each_target([] {
-    for (DType t : {f32, f16}) {
+    for (DType t : {f32, f16, f64}) {
       check({.t = t, .sq = 20, .sk = 30, .scale = 1.5, .soft_cap = 4});
       check({.t = t, .sq = 20, .sk = 30, .bias = true});
       check({.t = t, .sq = 20, .sk = 30, .bias = true, .bias_row_stride = 0});
@@ -157,7 +157,7 @@ TEST_CASE("soft-cap comes after the scale and before the bias") {
 TEST_CASE("a row whose biases all are near the lowest f32 is uniform, and -inf excludes a key") {
   for_each_target([] {
     constexpr float lowest = std::numeric_limits<float>::lowest(), inf = std::numeric_limits<float>::infinity();
-    for (DType bias_dtype : {f32, bf16})
+    for (DType bias_dtype : {f32, bf16, f64})
       for (int64_t sq : {1, 3, 20, 50}) {
         const int64_t sk = 150, d = 16;
         const Elements q = Elements::random(f32, sq * d, 1), k = Elements::random(f32, sk * d, 2);
@@ -269,7 +269,7 @@ TEST_CASE("scores that are exact sums of products lose no more than their differ
 
 TEST_CASE("NaN in a query or a key reaches the rows it belongs to, and no others") {
   for_each_target([] {
-    for (DType t : {f32, f16}) {
+    for (DType t : {f32, f16, f64}) {
       const int64_t n = 40, d = 16;
       Elements q = Elements::random(t, n * d, 1);
       const Elements k = Elements::random(t, n * d, 2), v = Elements::random(t, n * d, 3);
@@ -288,7 +288,7 @@ TEST_CASE("NaN in a query or a key reaches the rows it belongs to, and no others
 
 TEST_CASE("no keys at all give zeros") {
   for_each_target([] {
-    for (DType t : {f32, f16, bf16}) check({.t = t, .sq = 3, .sk = 0});
+    for (DType t : float_dtypes()) check({.t = t, .sq = 3, .sk = 0});
   });
 }
 

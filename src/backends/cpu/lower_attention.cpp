@@ -234,8 +234,8 @@ class AttentionBackwardStep final : public Step {
 }  // namespace
 
 std::string when_attention(const Question& q) {
+  if (auto why = when::is_float({q.node, q.operands.first(1)}); !why.empty()) return why;
   DType t = q.operands[0].dtype;
-  if (t != f32 && t != f16 && t != bf16) return text_of("attention in ", t, " runs as the products that it is made of");
   const auto& a = q.node.attrs.as<AttentionAttrs>();
   for (const Type& other : q.operands.subspan(1, 2)) {
     if (!is_block(other.dtype)) {
@@ -244,6 +244,7 @@ std::string when_attention(const Question& q) {
     }
     const int64_t heads = a.layout == AttentionLayout::packed ? a.kv_heads.value_or(a.heads) : 1;
     const int64_t length = info(other.dtype).block_elements;
+    if (t == f64) return text_of("beside f64 keys and values of ", other.dtype, " are dequantized first");
     if (length != kernels::kBlockColumns) return text_of("blocks of ", length, " elements are dequantized first");
     if (const Dim& last = other.dims.back(); !last.is_static() || last.value() % (heads * length) != 0)
       return text_of("heads of ", other, " that are no whole blocks are dequantized first");

@@ -7,6 +7,8 @@
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "kernels/quant/blocks.h"
 #include "kernels/vector/highway_targets.h"
@@ -222,6 +224,40 @@ namespace rlx::kernels {
 namespace {
 HWY_EXPORT(attention_f32);
 HWY_EXPORT(query_block);
+
+/// The scalar reference, one query at a time. It computes f64.
+void attention_f64(const AttentionArgs& a, int64_t row_begin, int64_t row_end, double* totals) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const double* q = static_cast<const double*>(a.q) + row * a.q_stride;
+    double* out = static_cast<double*>(a.out) + row * a.out_stride;
+    std::fill(out, out + a.value_dim, 0.0);
+    const KeyRange range = visible_keys(a, row);
+    double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
+    // A running maximum here too, key by key, so that scratch does not depend on the number of keys.
+    std::fill(totals, totals + a.value_dim, 0.0);
+    for (int64_t key = range.begin; key < range.end; ++key) {
+      if (a.key_mask && !keeps_key(a, key)) continue;
+      const double* k = static_cast<const double*>(a.k) + key * a.k_stride;
+      double score = 0;
+      for (int64_t c = 0; c < a.head_dim; ++c) score += q[c] * k[c];
+      score *= a.scale;
+      if (a.soft_cap > 0) score = a.soft_cap * std::tanh(score / a.soft_cap);
+      if (a.bias) {
+        const int64_t at = row * a.bias_row_stride + key * a.bias_col_stride;
+        score += a.bias_dtype == f64 ? static_cast<const double*>(a.bias)[at] : static_cast<double>(bias_at(a, at));
+      }
+      if (score == -std::numeric_limits<double>::infinity()) continue;
+      const double* v = static_cast<const double*>(a.v) + key * a.v_stride;
+      const double larger = std::max(maximum, score);
+      const double before = std::exp(maximum - larger), weight = std::exp(score - larger);
+      sum = sum * before + weight;
+      for (int64_t c = 0; c < a.value_dim; ++c) totals[c] = totals[c] * before + weight * v[c];
+      maximum = larger;
+    }
+    for (int64_t c = 0; c < a.value_dim; ++c) out[c] = sum == 0 ? 0 : totals[c] / sum;
+  }
+}
+
 }  // namespace
 
 AttentionProblem problem_of(const AttentionArgs& args) {
@@ -234,6 +270,7 @@ AttentionProblem problem_of(const AttentionArgs& args) {
 }
 
 size_t attention_scratch_bytes(const AttentionArgs& args) {
+  if (args.strategy.kernel == AttentionKernel::rows) return static_cast<size_t>(args.value_dim) * sizeof(double);
   const auto by_vectors = static_cast<size_t>(Layout(args.head_dim, args.value_dim).total) * sizeof(float);
   if (args.strategy.kernel != AttentionKernel::matrix_tiles) return by_vectors;
   return std::max(by_vectors, static_cast<size_t>(TiledLayout(args).total));
@@ -241,7 +278,9 @@ size_t attention_scratch_bytes(const AttentionArgs& args) {
 int64_t attention_row_block() { return HWY_DYNAMIC_DISPATCH(query_block)(); }
 
 void attention(const AttentionArgs& args, int64_t row_begin, int64_t row_end, void* scratch) noexcept {
-  HWY_DYNAMIC_DISPATCH(attention_f32)(args, row_begin, row_end, static_cast<float*>(scratch));
+  if (args.strategy.kernel == AttentionKernel::rows)
+    attention_f64(args, row_begin, row_end, static_cast<double*>(scratch));
+  else HWY_DYNAMIC_DISPATCH(attention_f32)(args, row_begin, row_end, static_cast<float*>(scratch));
 }
 
 }  // namespace rlx::kernels

@@ -14,8 +14,8 @@
 namespace rlx::kernels {
 
 struct AttentionArgs {
-  DType dtype = f32;  ///< of q, k, v, out: f32, or f16 or bf16, which are computed in f32
-  /// The block formats of k and v, where they have one. Their rows are whole blocks.
+  DType dtype = f32;  ///< of q, k, v, out: f32, f16, bf16 (computed in f32) or f64
+  /// The block formats of k and v, where they have one; not beside f64. Their rows are whole blocks.
   std::optional<DType> k_format = {}, v_format = {};
   const void* q = nullptr;
   const void* k = nullptr;

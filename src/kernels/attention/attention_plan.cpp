@@ -25,6 +25,8 @@ constexpr auto kBlocks = AttentionKernel::score_blocks;
 /// What the sum of a vector's lanes costs, in multiply-adds.
 constexpr int64_t kLaneSum = 7;
 constexpr AttentionRule kRules[] = {
+    {AttentionKernel::rows, "f64 has scalar code alone",
+     [](const Problem& p, const Target&) { return p.dtype == f64; }},
     {AttentionKernel::few_queries, "the queries fill less of a vector than the width of a head does",
      [](const Problem& p, const Target& t) {
        // A lane sums so few terms that they need no partial sums.
@@ -94,9 +96,10 @@ std::string_view name_of(AttentionKernel kernel) {
   switch (kernel) {
     case AttentionKernel::score_blocks: return "score blocks";
     case AttentionKernel::few_queries: return "few queries";
-    case AttentionKernel::matrix_tiles: break;
+    case AttentionKernel::matrix_tiles: return "matrix tiles";
+    case AttentionKernel::rows: break;
   }
-  return "matrix tiles";
+  return "rows";
 }
 
 std::span<const AttentionRule> attention_rules() { return kRules; }
@@ -104,6 +107,7 @@ std::span<const AttentionRule> attention_rules() { return kRules; }
 std::string AttentionStrategy::text() const {
   std::string how(name_of(kernel));
   switch (kernel) {
+    case AttentionKernel::rows: how += ", sums in f64"; break;
     case AttentionKernel::score_blocks:
       how += text_of(" of ", block_queries, " queries by ", block_keys, " keys, sums in f32");
       break;
@@ -113,7 +117,7 @@ std::string AttentionStrategy::text() const {
           text_of(", strips of ", block_queries, " queries by ", block_keys, " keys, ", chunk_keys,
                   " keys packed at a time for ", chunk_queries, " queries in ", text_of_terms(terms), ", sums in f32");
   }
-  if (kernel != AttentionKernel::matrix_tiles && !raw_scores) how += ", scores stored scaled";
+  if ((kernel == kBlocks || kernel == AttentionKernel::few_queries) && !raw_scores) how += ", scores stored scaled";
   return text_of(how, ", ", tasks, tasks == 1 ? " task" : " tasks", ": ", reason);
 }
 
@@ -124,6 +128,7 @@ AttentionStrategy plan_attention(const AttentionProblem& p, const AttentionTarge
   s.kernel = rule->kernel, s.reason = rule->reason;
   s.raw_scores = keeps_raw_scores(p);
   switch (s.kernel) {
+    case AttentionKernel::rows: break;
     case AttentionKernel::score_blocks:
     case AttentionKernel::few_queries: s.block_queries = kQueryVectors * t.f32_lanes, s.block_keys = kBlockKeys; break;
     case AttentionKernel::matrix_tiles: plan_tiles(s, p, t);

@@ -58,6 +58,7 @@ enum class AttentionKernel : uint8_t {
   score_blocks,  ///< attention.cpp: vectors, with transposed scores in blocks along the keys
   few_queries,   ///< the same, but scores are dot products of vectors along the width of a head
   matrix_tiles,  ///< amx_attention-inl.h: matrix tiles of bf16 terms
+  rows,          ///< attention.cpp: scalar code, query by query
 };
 std::string_view name_of(AttentionKernel kernel);
 

@@ -50,6 +50,7 @@ inline bool keeps_key(const AttentionArgs& a, int64_t key) {
     case DType::boolean: return static_cast<const uint8_t*>(a.key_mask)[key] != 0;
     case DType::f16: return to_f32(static_cast<const F16*>(a.key_mask)[key]) >= 0.5f;
     case DType::bf16: return to_f32(static_cast<const BF16*>(a.key_mask)[key]) >= 0.5f;
+    case DType::f64: return static_cast<const double*>(a.key_mask)[key] >= 0.5;
     default: return static_cast<const float*>(a.key_mask)[key] >= 0.5f;
   }
 }
@@ -57,6 +58,7 @@ inline float bias_at(const AttentionArgs& a, int64_t at) {
   switch (a.bias_dtype) {
     case DType::f16: return to_f32(static_cast<const F16*>(a.bias)[at]);
     case DType::bf16: return to_f32(static_cast<const BF16*>(a.bias)[at]);
+    case DType::f64: return static_cast<float>(static_cast<const double*>(a.bias)[at]);
     default: return static_cast<const float*>(a.bias)[at];
   }
 }
