@@ -60,7 +60,7 @@ check-all: check tsan asan-kernels
 	build/release/tests/attack_graphs --seconds 600 --seed 20240229 --end 600 --keep build/attack
 	status=0; for device in $$(build/release/bin/rlx devices --json | python3 -c \
 	  'import json, sys; print(*(d["device"] for d in json.load(sys.stdin) if d["available"]))' | \
-	  sed 's/\<mlx\>/mlx:lazy mlx:eager mlx:compiled/'); do \
+	  python3 -c 'import sys; print(*("mlx:lazy mlx:eager mlx:compiled" if d == "mlx" else d for d in sys.stdin.read().split()))'); do \
 	  echo "== rlx test-device $$device --grad"; report=build/test-device-$$device.txt; \
 	  build/release/bin/rlx test-device $$device --grad > $$report || status=1; tail -n 1 $$report; \
 	done; exit $$status

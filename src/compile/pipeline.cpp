@@ -68,7 +68,7 @@ Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOpt
   const DType low = float_in_place_of_f32(options, target);
   if (low == f32) return g;
   if (options.compute != Compute::as_i8) return in_mixed_precision(g, low, MixedFor::inference);
-  const bool images = takes_images_of(low, g, [&](const Question& q) { return !target.refuses(q); });
+  const bool images = takes_images_of(low, [&](const Question& q) { return !target.refuses(q); });
   return in_mixed_precision(g, low, images ? MixedFor::beside_integer_images : MixedFor::beside_integers);
 }
 

@@ -75,7 +75,7 @@ constexpr PrecisionOfOp kPrecisions[] = {
     {"norm", kFull},
     {"cumsum", kFull},
     {"cumprod", kFull},
-    {"softmax", kRowWise, kFull},
+    {"softmax", kRowWise, kFull, kFollows},
     {"log_softmax", kFull},
     {"logsumexp", kFull},
     {"layer_norm", kRowWise, kFull},
@@ -138,22 +138,41 @@ struct Mixer {
     return std::all_of(values.begin(), values.end(), [&](float v) { return !(std::abs(v) > most) || std::isinf(v); });
   }
 
-  /// Whether an operand is left as it arrives: a mask beside scores, scales and the bias beside codes.
-  static bool stays(const Node& node, size_t operand) {
-    if (node.op == &op::attention) return operand > 2;
+  enum class Taken {
+    like_the_others,
+    as_it_arrives,  ///< a mask beside scores
+    as_f32,         ///< scales and the bias beside codes
+  };
+  static Taken taken(const Node& node, size_t operand) {
+    if (node.op == &op::attention && operand > 2) return Taken::as_it_arrives;
     bool has_bias = false;
     if (node.op == &op::dynamic_quantize_matmul) has_bias = node.attrs.as<DynamicQuantizeMatmulAttrs>().has_bias;
     else if (node.op == &op::dynamic_quantize_conv) has_bias = node.attrs.as<DynamicQuantizeConvAttrs>().has_bias;
-    else return false;
-    return operand == 2 || (operand == 3 && has_bias);
+    else return Taken::like_the_others;
+    return operand == 2 || (operand == 3 && has_bias) ? Taken::as_f32 : Taken::like_the_others;
   }
   /// The operands that were f32, as `dtype`.
   std::vector<Value> as(const Site& site, DType dtype) const {
     std::vector<Value> in(site.operands.begin(), site.operands.end());
-    for (size_t i = 0; i < in.size(); ++i)
-      if (from.type(site.node.operands[i]).dtype == f32 && in[i].dtype() != dtype && !stays(site.node, i))
-        in[i] = convert(in[i], dtype);
+    for (size_t i = 0; i < in.size(); ++i) {
+      const Taken how = taken(site.node, i);
+      if (from.type(site.node.operands[i]).dtype != f32 || how == Taken::as_it_arrives) continue;
+      const DType wanted = how == Taken::as_f32 ? f32 : dtype;
+      if (in[i].dtype() != wanted) in[i] = convert(in[i], wanted);
+    }
     return in;
+  }
+  /// Whether a recurrent layer begins in a state that a run is given, as one that reads a text in pieces does. What one
+  /// run leaves for the next is f32: rounded each time, a cell that changes little would not change at all.
+  bool continues(const Node& node) const {
+    if (node.op != &op::lstm && node.op != &op::gru && node.op != &op::rnn) return false;
+    const auto& names = node.op->operands;
+    const auto states = std::count_if(names.begin(), names.end(), [](std::string_view n) { return n.ends_with('?'); });
+    for (size_t i = names.size() - static_cast<size_t>(states); i < node.operands.size(); ++i) {
+      const Ref r = node.operands[i];
+      if (!is_number(r) && (bound.empty() || !bound[static_cast<size_t>(r.node)])) return true;
+    }
+    return false;
   }
 
   std::optional<std::vector<Value>> rule(const Site& site) {
@@ -163,10 +182,15 @@ struct Mixer {
     if (op.is_primitive() && node.operands.empty()) return note_number(node, self), std::nullopt;
     note_number(node, self);
     if (is_number(self)) return std::nullopt;
-    bool any_f32 = false, any_low = false, any_full = false;
+    bool any_f32 = false, any_low = false, any_full = false, any_widened = false;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      if (from.type(node.operands[i]).dtype != f32 || stays(node, i)) continue;
+      const Taken how = taken(node, i);
+      if (from.type(node.operands[i]).dtype != f32 || how == Taken::as_it_arrives) continue;
       any_f32 = true;
+      if (how == Taken::as_f32) {
+        any_widened = any_widened || site.operands[i].dtype() == low;
+        continue;
+      }
       if (site.operands[i].dtype() == low) any_low = true;
       else if (!may_round(node.operands[i])) any_full = true;
     }
@@ -180,6 +204,7 @@ struct Mixer {
     OpPrecision precision = precision_of(op, purpose);
     // Scales beside codes are f32.
     if (&op == &op::dequant_matmul && node.operands.size() > 2) precision = OpPrecision::full;
+    if (continues(node)) precision = OpPrecision::full;
     switch (precision) {
       case OpPrecision::low: return site.to.emit(op, as(site, low), node.attrs);
       case OpPrecision::rows: {
@@ -189,13 +214,13 @@ struct Mixer {
         return out;
       }
       case OpPrecision::full:
-        if (!any_low) return std::nullopt;
+        if (!any_low && !any_widened) return std::nullopt;
         return site.to.emit(op, as(site, f32), node.attrs);
       case OpPrecision::follows: break;
     }
-    if (!any_low) return std::nullopt;
+    if (!any_low && !any_widened) return std::nullopt;
     if (&op == &op::convert) return std::nullopt;  // says itself what comes out
-    return site.to.emit(op, as(site, any_full ? f32 : low), node.attrs);
+    return site.to.emit(op, as(site, any_full || !any_low ? f32 : low), node.attrs);
   }
 };
 

@@ -21,7 +21,8 @@ enum class MixedFor {
   training,   ///< its gradients too: norms are in f32, as PyTorch's autocast has them
   inference,  ///< what one product leaves for the next is of the low type, norms between them included
   /// Its products with weights are in integers (quantize_products.h). Recurrent layers and what norms give are of the
-  /// low type, and so is what follows them: those products, attention. Convolutions, and what came in f32, stay.
+  /// low type, and so is what follows them: those products, attention. Convolutions stay in f32, and so do ops that
+  /// read an f32 input.
   beside_integers,
   /// As beside_integers, but images are of the low type, too: convolutions that are not in integers are, and those in
   /// integers follow what arrives.
@@ -33,7 +34,8 @@ OpPrecision precision_of(const OpDef& op, MixedFor purpose = MixedFor::inference
 /// in the .cpp; an op that it does not name follows if it is element-wise or only moves data, and else is `full`.
 /// Inputs, params and outputs keep their types: params are converted where they are used, and their gradients come back
 /// in f32. Control flow takes f32, and its bodies are treated alike, but for those of a custom_fn, which stay as they
-/// are. Operands of a `low` op are rounded as `convert` does it: beyond the range of the low type they become infinite.
+/// are. A recurrent layer whose state an input gives stays in f32. Operands of a `low` op are rounded as `convert` does
+/// it: beyond the range of the low type they become infinite.
 /// A mask that is added to attention's scores is left as it arrives: f32 holds the lowest numbers that models write
 /// there. So are scales and the bias beside codes.
 ///

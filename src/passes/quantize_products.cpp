@@ -128,10 +128,7 @@ bool is_taken(const Takes& takes, Values in, const DirectConvolution& like, int6
 
 }  // namespace
 
-bool takes_images_of(DType narrow, const Graph& g, const Takes& takes) {
-  const auto& nodes = g.nodes();
-  if (std::none_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == &op::dynamic_quantize_conv; }))
-    return false;
+bool takes_images_of(DType narrow, const Takes& takes) {
   const std::vector<Type> types = {{narrow, {1, 4, 4, 64}}, {i8, {64, 64, 1, 1}}, {f32, {64}}};
   const Graph trial = trace(types, [](Graph&, Values v) {
     DynamicQuantizeConvAttrs attrs;
@@ -147,14 +144,16 @@ Graph quantize_products(const Graph& g) {
 
 Graph quantize_products(const Graph& g, const Takes& takes) {
   const std::vector<bool> bound = bound_nodes(g), positive = never_negative(g);
+  // Only kernels that read images where they lie are faster with one byte; the others keep the finer codes.
+  const bool are_bytes_faster = takes_images_of(bf16, takes);
   return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (const auto c = plain_convolution(site.node, site.operands)) {
       const Ref x = site.node.operands[0], w = site.node.operands[1];
       if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
       const auto k = convolved_terms(*c);
       if (!k) return {};
-      const bool is_positive = positive[static_cast<size_t>(x.node)];
-      const int64_t largest = std::min(is_positive ? kLargestByte : kLargestCode, largest_code(*k));
+      const bool is_byte = are_bytes_faster && positive[static_cast<size_t>(x.node)];
+      const int64_t largest = std::min(is_byte ? kLargestByte : kLargestCode, largest_code(*k));
       if (!is_taken(takes, site.operands, *c, largest)) return {};
       return convolved(site.operands, *c, largest);
     }

@@ -31,10 +31,11 @@ namespace rlx {
 ///             {activation = relu}                  %4 = dynamic_quantize_conv(%0, %2, %3)
 ///                                                         {activation = relu, x_largest = 1023}
 ///
-/// Images that are never negative (behind relu, relu6 or sigmoid) get codes from 0 to 255, one byte.
+/// Images that are never negative (behind relu, relu6 or sigmoid) get codes from 0 to 255, one byte, where the target
+/// takes images of bf16, as kernels do that read images where they lie: one byte is faster there.
 Graph quantize_products(const Graph& g, const std::function<bool(const Question&)>& takes);
-/// Whether the graph has convolutions in integers, and the target takes them with images of `narrow`.
-bool takes_images_of(DType narrow, const Graph& g, const std::function<bool(const Question&)>& takes);
+/// Whether the target takes convolutions in integers with images of `narrow`.
+bool takes_images_of(DType narrow, const std::function<bool(const Question&)>& takes);
 /// For a target that takes every such convolution.
 Graph quantize_products(const Graph& g);
 

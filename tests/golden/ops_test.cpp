@@ -116,7 +116,7 @@ std::string off(const Tensor& got, const Tensor& wanted, double slack = 1) {
 /// 3e-5 each, and so is every result.
 double slack_of(const std::string& name) {
   if (name == "layer_norm_offset") return 8;
-  // MLX adds up f32 in an order of its own: a gradient of a scale and an eigenvector's zero are a hundredth beyond.
+  // MLX adds up f32 in an order of its own: a gradient of a scale and an eigenvector's zero are a little beyond.
   const bool is_on_mlx = Device::from_environment().name().starts_with("mlx");
   if (is_on_mlx && name == "scaled_matmul_f8e4m3fnuz_f8e5m2fnuz_per_tensor_plain") return 1.1;
   return is_on_mlx && name == "eig_large_f32" ? 1.5 : 1;

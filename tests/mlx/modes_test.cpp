@@ -11,7 +11,8 @@
 namespace rlx::test::mlx_modes_alike {
 namespace {
 
-/// One unit in the last place of the dtype, and one for each of two operations that a mode may order in its own way.
+/// Modes may order the sums of an op in their own ways: 4 units in the last place of f32, f64 or f16, 8 of bf16. On the
+/// processor there was no difference.
 double rounding_of(DType t) {
   switch (t) {
     case f64:

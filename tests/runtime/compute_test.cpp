@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compile/pipeline.h"
+#include "kernels/quant/vnni.h"
 #include "passes/mixed_precision.h"
 #include "passes/quantize_products.h"
 #include "reference/interpreter.h"
@@ -307,6 +308,7 @@ TEST_CASE("recurrent layers are narrow but in training, and their gates and stat
   CHECK(largest_difference(exact, bf16s) > 1e-5);
   CHECK(largest_difference(exact, bf16s) < 4e-3);
   CHECK(largest_difference(exact, f16s) < 5e-4);
+  CHECK(largest_difference(exact, integers) > 1e-5);
   CHECK(largest_difference(exact, integers) < 4e-3);
 }
 
@@ -332,6 +334,52 @@ TEST_CASE("beside integers, what norms give is narrow and what follows it; what 
                                           "attention f32", "conv f32"});
   for (const Node& node : mixed.nodes())
     if (node.op == &op::dynamic_quantize_matmul) CHECK(mixed.type(node.operands[2]).dtype == f32);
+}
+
+TEST_CASE("a bias that is computed is f32 beside integers, and softmax gives what it reads") {
+  Graph g("film");
+  const Value x = g.input("x", f32, {6, 64}), w = g.param("w", f32, {64, 64}), v = g.param("v", f32, {64, 64});
+  const Value normed = layer_norm(g.param("c", f32, {1, 64}), g.param("gamma", f32, {64}), g.param("beta", f32, {64}));
+  const Value bias = reshape(linear(normed, v), {64});
+  g.output(softmax(linear(x, w, bias)), "y");
+  const auto run = [&](Compute compute) {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(compute));
+    unsigned seed = 1;
+    for (Ref r : g.params()) compiled.set_param(g.node(r).name, noise(shape_of(g.type(r).dims), ++seed, 0.3f));
+    const Tensor y = compiled.run({{"x", noise({6, 64}, 1, 1)}})[0];
+    return std::vector<float>(y.values<float>().begin(), y.values<float>().end());
+  };
+  const std::vector<float> exact = run(Compute::as_f32), y = run(Compute::as_i8);
+  CHECK(largest_difference(exact, y) < 0.02);
+  CHECK(largest_difference(exact, y) > 0);
+  for (size_t row = 0; row < 6; ++row) {
+    double sum = 0;
+    for (size_t i = 0; i < 64; ++i) sum += y[row * 64 + i];
+    CHECK(std::fabs(sum - 1) < 1e-6);  // numbers of bf16 would miss 1 by some 1e-4
+  }
+}
+
+TEST_CASE("a state that a run is given is not rounded, or a cell that changes little would not change at all") {
+  Graph g("stream");
+  const Value h = g.input("h", f32, {1, 1, 4}), c = g.input("c", f32, {1, 1, 4});
+  const auto out = lstm(g.input("x", f32, {1, 1, 4}), g.param("w_ih", f32, {64}), g.param("w_hh", f32, {64}),
+                        g.param("b", f32, {16}), {4, 1, false}, h, c);
+  g.output(out[1], "hn"), g.output(out[2], "cn");
+  // Gates in the order input, forget, cell, output: 1/64 of 1 is added to a cell that is kept.
+  const float biases[] = {-4.143f, 20, 20, 20};
+  std::vector<float> b;
+  for (const float gate : biases) b.insert(b.end(), 4, gate);
+  for (const Compute compute : {Compute::as_f32, Compute::as_bf16, Compute::as_i8}) {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(compute));
+    for (const char* name : {"w_ih", "w_hh"}) compiled.set_param(name, Tensor::of<float>({64}, std::vector<float>(64)));
+    compiled.set_param("b", Tensor::of<float>({16}, b));
+    Tensor hn = Tensor::of<float>({1, 1, 4}, std::vector<float>(4)), cn = hn;
+    for (int i = 0; i < 1000; ++i) {
+      auto next = compiled.run({{"x", Tensor::of<float>({1, 1, 4}, std::vector<float>(4))}, {"h", hn}, {"c", cn}});
+      hn = next[0], cn = next[1];
+    }
+    CHECK(std::fabs(cn.values<float>()[0] - 1000 / (1 + std::exp(4.143))) < 0.1);
+  }
 }
 
 TEST_CASE("files and caches tell one compute from another") {
@@ -629,6 +677,11 @@ TEST_CASE("images between convolutions in int8 are bytes or bf16, and results th
   CHECK(run(computed(Compute::as_i8), 2) == y);
   const std::string table = dispatch_report(g, Device::cpu(), computed(Compute::as_i8)).table();
   CHECK(table.find("dynamic_quantize_conv") != std::string::npos);
+  // Images behind relu are bytes, and other images have codes of 11 bits, where a kernel reads images in place.
+  bool is_narrow = false;
+  for (const DispatchLine& line : dispatch_report(g, Device::cpu(), computed(Compute::as_i8)).lines)
+    is_narrow = is_narrow || (line.op == "dynamic_quantize_conv" && line.dtypes.starts_with("bf16"));
+  CHECK(is_narrow == (kernels::best_int8_dot_isa() == kernels::Int8DotIsa::tiles));
   CompileOptions common = computed(Compute::as_i8);
   common.force_common = {"dynamic_quantize_conv"};
   CHECK(largest_difference(run(common), y) < 0.02 * size);

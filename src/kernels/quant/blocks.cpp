@@ -71,8 +71,8 @@ struct Shifted {
   }
 };
 
-/// How far ahead of what is decoded memory is asked for. A processor that decodes blocks has few loads under way, and
-/// its own prefetchers begin anew in each page: at 4096 bytes decoding takes as long from memory as from the cache.
+/// The distance in bytes from what is decoded to what is prefetched. A processor that decodes has few loads under way,
+/// and its own prefetchers begin anew in each page: at 4096 bytes decoding takes as long from memory as from the cache.
 constexpr int64_t kPrefetchedBytes = 4096;
 template <int64_t kBytes>
 HWY_INLINE void prefetch(const uint8_t* w) {

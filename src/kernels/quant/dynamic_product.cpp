@@ -133,9 +133,11 @@ HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
       if (t.column_sums) sum = hn::Sub(sum, hn::BitCast(di, hn::ShiftLeft<7>(hn::LoadU(du, t.column_sums + j))));
       if (t.low) sum = hn::Add(hn::ShiftLeft<7>(sum), hn::LoadU(di, t.low + i * t.stride + j));
       auto v = hn::ConvertTo(d, sum);
-      // A NaN of either scale comes through, as x86 gives the second operand where one is NaN.
+      // Not by Min and Max, which drop a NaN on some processors.
       const auto w_scale = load(t.w_scale + j);
-      v = hn::Mul(hn::Mul(v, hn::Min(x_scale, w_scale)), hn::Max(w_scale, x_scale));
+      const auto is_w_less = hn::Lt(w_scale, x_scale);
+      v = hn::Mul(v, hn::IfThenElse(is_w_less, w_scale, x_scale));
+      v = hn::Mul(v, hn::IfThenElse(is_w_less, x_scale, w_scale));
       if (t.bias) v = hn::Add(v, load(t.bias + j));
       if (residual && t.residual_first) return act(d, hn::Add(v, load(residual + j)));
       v = act(d, v);

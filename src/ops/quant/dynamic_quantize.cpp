@@ -95,8 +95,11 @@ void require_codes_and_scales(Types in, const A& a) {
     if (scales == in[0].dtype)
       fail(ErrorCode::invalid_argument, "w_scale, bias and residual must be of x's dtype ", in[0].dtype, ", got ",
            in[i]);
-    fail(ErrorCode::invalid_argument, "beside x of ", in[0].dtype, " w_scale and bias must be of ", scales,
-         " and the residual of x's dtype, got ", in[i]);
+    fail(ErrorCode::invalid_argument,
+         i == 2        ? "w_scale"
+         : is_residual ? "the residual"
+                       : "the bias",
+         " must be of ", is_residual ? in[0].dtype : scales, " beside x of ", in[0].dtype, ", got ", in[i]);
   }
 }
 
