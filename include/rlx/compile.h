@@ -41,9 +41,8 @@ constexpr std::array<std::string_view, 3> names_of(Accuracy) { return {"f32", "e
 /// their results. bf16 has 8 bits of precision and the range of f32; f16 has 11 and becomes infinite beyond 65,504.
 ///
 /// as_i8 ("int8"): products and convolutions with weights, in integers: weights of 8 bits with a scale for each output
-/// channel, the other operand of 11 bits with a scale for each row or image, which each run finds in its numbers.
-/// Everything else is in the float that `automatic` takes, but for products and norms beside inputs of f32, and for
-/// convolutions where the device has no kernel for such images (docs/runtime.md, "int8").
+/// channel, the other operand of 11 bits with a scale for each row or image, which each run finds in its numbers. The
+/// rest is in the float of `automatic`, except beside inputs of f32 and in some convolutions (docs/runtime.md, "int8").
 ///
 /// automatic ("auto"): in the float that the device multiplies faster than f32, as `rlx devices --json` says of it
 /// (`fast_float`), and in f32 where it has none. The report's target says which.
