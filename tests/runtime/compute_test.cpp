@@ -687,6 +687,32 @@ TEST_CASE("images between convolutions in int8 are bytes or bf16, and results th
   CHECK(largest_difference(run(common), y) < 0.02 * size);
 }
 
+TEST_CASE("images of other extents, and none of them, leave the weights of later ones as they are") {
+  // With such padding only long images are read where they lie; for short ones weights are packed in another way.
+  Graph g("lengths");
+  const Value x = transpose(g.input("x", f32, {Dim::symbol("B"), Dim::symbol("N"), 16}), {0, 2, 1});
+  const Value a = relu(conv(x, g.param("a", f32, {64, 16, 3}), {.padding = {40000}, .dilation = {40000}}));
+  g.output(transpose(conv(a, g.param("b", f32, {64, 64, 3}), {.padding = {1}}), {0, 2, 1}), "y");
+  const auto compile = [&](Compute compute) {
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(compute));
+    compiled.set_param("a", noise({64, 16, 3}, 1, 0.5f)), compiled.set_param("b", noise({64, 64, 3}, 2, 0.3f));
+    return compiled;
+  };
+  CompiledGraph integers = compile(Compute::as_i8), floats = compile(Compute::as_f32);
+  for (const auto& [batch, length] : std::vector<std::pair<int64_t, int64_t>>{{0, 40}, {1, 40}, {1, 20000}, {2, 33}}) {
+    const Tensor images = noise({batch, length, 16}, 3, 1);
+    const Tensor y = integers.run({{"x", images}})[0], wanted = floats.run({{"x", images}})[0];
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < wanted.values<float>().size(); ++i) {
+      largest = std::max(largest, std::fabs(static_cast<double>(wanted.values<float>()[i])));
+      difference =
+          std::max(difference, std::fabs(static_cast<double>(wanted.values<float>()[i] - y.values<float>()[i])));
+    }
+    INFO(batch, " of ", length);
+    CHECK(difference <= 0.03 * largest);
+  }
+}
+
 TEST_CASE("kernels of int8 are kept in a byte each, and depthwise convolutions stay in f32") {
   Graph g("large");
   g.output(conv(g.input("x", f32, {1, 512, 3, 3}), g.param("w", f32, {2048, 512, 3, 3}), {}), "y");

@@ -317,7 +317,8 @@ class CpuExecutable final : public HostExecutable {
       if (auto packed = packed_->packed_in_place_of(value)) value = std::move(*packed);
     }
   }
-  /// Whether nothing but products and convolutions in integers, all in one layout, reads the param.
+  /// Whether nothing but products and convolutions in integers, all in one layout, reads the param. The layout of a
+  /// convolution's kernels depends on the extents of its images, but for their number.
   bool is_read_packed(const std::string& name) const {
     std::set<std::string> layouts;
     for (const Output& o : graph_.outputs())
@@ -330,10 +331,18 @@ class CpuExecutable final : public HostExecutable {
         if (node.op == &op::dynamic_quantize_matmul)
           layouts.insert(node.attrs.as<DynamicQuantizeMatmulAttrs>().transpose_rhs ? "rows" : "columns");
         else if (node.op == &op::dynamic_quantize_conv)
-          layouts.insert(text_of(node.attrs.as<DynamicQuantizeConvAttrs>().groups, " groups"));
+          layouts.insert(text_of(node.attrs.as<DynamicQuantizeConvAttrs>().groups, " groups, images ", of_one(node)));
         else return false;
+        if (node.op == &op::dynamic_quantize_conv && !is_static(of_one(node).dims)) return false;
       }
     return layouts.size() == 1;
+  }
+
+  /// The type of one of a convolution's images.
+  Type of_one(const Node& convolution) const {
+    Type type = graph_.type(convolution.operands[0]);
+    if (!type.dims.empty()) type.dims[0] = 1;
+    return type;
   }
 
   void keep_packed() {

@@ -33,7 +33,7 @@ bool TileImage::supports(const ConvolutionArgs& a) {
   constexpr int64_t kMaxExtent = 1 << 20;
   if (a.spatial < 1 || a.spatial > 2 || a.groups != 1 || a.y_channel_stride != 1) return false;
   if (a.batch < 1 || a.in_channels < 1 || a.out_channels < 1 || a.in_channels > kMaxExtent) return false;
-  int64_t pixels = 1, y_stride = a.out_channels;
+  int64_t pixels = 1, x_pixels = 1, copied = 1, y_stride = a.out_channels;
   for (int d = a.spatial; d-- > 0; y_stride *= a.out_dims[d]) {
     const Dim dim = dim_of(a, d);
     if (a.lhs_dilation[d] != 1 || a.w_strides[d] < 0 || a.y_strides[d] != y_stride) return false;
@@ -42,9 +42,12 @@ bool TileImage::supports(const ConvolutionArgs& a) {
     if (dim.low < -kMaxExtent || dim.low > kMaxExtent || dim.dilation * dim.kernel > kMaxExtent ||
         dim.stride * dim.out > kMaxExtent)
       return false;
-    pixels *= std::max(dim.in, dim.out);
+    pixels *= std::max(dim.in, dim.out), x_pixels *= dim.in;
+    copied *= (dim.out - 1) * dim.stride + (dim.kernel - 1) * dim.dilation + 1;
   }
-  return pixels <= INT32_MAX;
+  // A copy that is mostly padding, as large dilations make it, takes more memory and time than it saves.
+  constexpr int64_t kMaxPadding = 1 << 16;
+  return pixels <= INT32_MAX && copied <= 4 * x_pixels + kMaxPadding;
 }
 
 TileImage::TileImage(const ConvolutionArgs& args, int64_t element_bytes, bool may_read_x)

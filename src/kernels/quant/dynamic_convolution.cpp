@@ -171,11 +171,14 @@ DynamicConvolution::DynamicConvolution(const ConvolutionArgs& args, bool are_cha
   weights.k = channels() * product_of(args.kernel, args.spatial);
   weights.n = args.out_channels / args.groups;
   weights.isa = isa, weights.x_largest = x_largest;
-  by_tiles = isa == Int8DotIsa::tiles && channels_last && args.batch > 0 && TileImage::supports(args);
+  // How weights are packed does not depend on how many images there are, be it none.
+  ConvolutionArgs of_one = args;
+  of_one.batch = std::max<int64_t>(1, args.batch);
+  by_tiles = isa == Int8DotIsa::tiles && channels_last && TileImage::supports(of_one);
   if (by_tiles) {
     // What a block reads and writes stays in the second-level cache while all columns are computed.
     constexpr int64_t kTiledBlockBytes = 512 << 10;
-    image = TileImage(args, 1, true);
+    image = TileImage(of_one, 1, true);
     const int64_t of_pixel = image.stride() * quantized_planes(weights) + args.out_channels * 4;
     rows_at_once = std::max(kQuantizedRows, kTiledBlockBytes / of_pixel / kQuantizedRows * kQuantizedRows);
     const auto rows = static_cast<int64_t>(image.tiles().size()) * 16;

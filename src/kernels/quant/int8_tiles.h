@@ -30,7 +30,8 @@ struct Int8TilesCall {
 void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int64_t begin, int64_t end, int64_t first,
                          int64_t last) noexcept;
 
-/// The bits, as f32, of the largest magnitude (largest_magnitude() of dynamic_product.h), or 1 if a number has a sign.
+/// The bits, as f32, of the largest magnitude (largest_magnitude() of dynamic_product.h), with bit 0, which is 0 in
+/// numbers of bf16, set if any number has a sign, -0 and NaN included.
 uint32_t bf16_range(const BF16* x, int64_t count) noexcept;
 /// Quantizes numbers of f32 or bf16 as quantize_numbers() does; `low` is null if there is one plane. With
 /// `is_unsigned`, values below 0 become 0.

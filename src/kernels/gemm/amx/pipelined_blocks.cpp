@@ -63,7 +63,7 @@ class PendingVectors {
     row_ = row, column_ = 0;
     y_ = static_cast<T*>(e_.y) + row * e_.y_stride;
     if (e_.residual) residual_ = static_cast<const T*>(e_.residual) + row * e_.residual_stride;
-    scale_ = e_.row_scales + row;
+    if constexpr (kKind != PipelinedTiles::bf16s) scale_ = e_.row_scales + row;
   }
 
   const PendingEpilogue& e_;
