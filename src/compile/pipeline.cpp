@@ -2,6 +2,7 @@
 // leaves out what was asked to be left out.
 #include "compile/pipeline.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iomanip>
 #include <sstream>
@@ -30,6 +31,7 @@
 #include "passes/subgraphs.h"
 #include "passes/trim_control_flow.h"
 #include "passes/widen_regions.h"
+#include "rlx/ops/dynamic_quantize.h"
 
 namespace rlx {
 namespace {
@@ -68,7 +70,10 @@ Graph mixed_precision_for(const Graph& g, const Target& target, const CompileOpt
   const DType low = float_in_place_of_f32(options, target);
   if (low == f32) return g;
   if (options.compute != Compute::as_i8) return in_mixed_precision(g, low, MixedFor::inference);
-  const bool images = takes_images_of(low, [&](const Question& q) { return !target.refuses(q); });
+  const auto& nodes = g.nodes();
+  const bool images =
+      std::any_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == &op::dynamic_quantize_conv; }) &&
+      takes_images_of(low, [&](const Question& q) { return !target.refuses(q); });
   return in_mixed_precision(g, low, images ? MixedFor::beside_integer_images : MixedFor::beside_integers);
 }
 
