@@ -417,9 +417,9 @@ TEST_CASE_FIXTURE(MatrixTiles, "blocks: scales and minima that tiles do not take
     return p;
   };
   // A scale of nothing beside minima; both nothing; the smallest; an infinite one; no number.
-  for (const auto& [d, min] : {std::pair{0, 0x3c00}, {0, 0}, {1, 1}, {1, 0x3c00}, {0x7bff, 1}, {0x3c00, 0x8001}}) {
-    ManyRows p = with_halves(static_cast<uint16_t>(d), static_cast<uint16_t>(min));
-    INFO("scale ", d, ", minimum ", min);
+  for (const auto& half : {std::pair{0, 0x3c00}, {0, 0}, {1, 1}, {1, 0x3c00}, {0x7bff, 1}, {0x3c00, 0x8001}}) {
+    ManyRows p = with_halves(static_cast<uint16_t>(half.first), static_cast<uint16_t>(half.second));
+    INFO("scale ", half.first, ", minimum ", half.second);
     CHECK(p.worst_error() < 0x1p-21);
   }
   const ManyRows infinite = with_halves(0x7c00, 0x3c00), odd = with_halves(0x3c00, 0x7e00);

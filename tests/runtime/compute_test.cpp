@@ -699,8 +699,8 @@ TEST_CASE("images of other extents, and none of them, leave the weights of later
     return compiled;
   };
   CompiledGraph integers = compile(Compute::as_i8), floats = compile(Compute::as_f32);
-  for (const auto& [batch, length] : std::vector<std::pair<int64_t, int64_t>>{{0, 40}, {1, 40}, {1, 20000}, {2, 33}}) {
-    const Tensor images = noise({batch, length, 16}, 3, 1);
+  for (const auto& size : std::vector<std::pair<int64_t, int64_t>>{{0, 40}, {1, 40}, {1, 20000}, {2, 33}}) {
+    const Tensor images = noise({size.first, size.second, 16}, 3, 1);
     const Tensor y = integers.run({{"x", images}})[0], wanted = floats.run({{"x", images}})[0];
     double largest = 0, difference = 0;
     for (size_t i = 0; i < wanted.values<float>().size(); ++i) {
@@ -708,7 +708,7 @@ TEST_CASE("images of other extents, and none of them, leave the weights of later
       difference =
           std::max(difference, std::fabs(static_cast<double>(wanted.values<float>()[i] - y.values<float>()[i])));
     }
-    INFO(batch, " of ", length);
+    INFO(size.first, " of ", size.second);
     CHECK(difference <= 0.03 * largest);
   }
 }
