@@ -289,7 +289,7 @@ class Bench(ProgramTest):
             (line,) = self.lines("tagger_2x3", "--iters", 1, "--compute", compute)
             for value, wanted in zip(line["head"], TAGGER):
                 self.assertAlmostEqual(value, wanted, delta=1e-3)
-            (fast,) = (d["fast_float"] for d in json.loads(rlx("devices", "--json").stdout) if d["device"] == "cpu")
+            (fast,) = (d["target"]["fast_float"] for d in json.loads(rlx("devices", "--json").stdout) if d["device"] == "cpu")
             if compute == "bf16" or fast != "f32":  # else int8 leaves an lstm as it is
                 self.assertNotEqual([f32(v) for v in line["head"]], [f32(v) for v in scores[:8]])
 
