@@ -308,7 +308,9 @@ TEST_CASE("recurrent layers are narrow but in training, and their gates and stat
   CHECK(largest_difference(exact, bf16s) > 1e-5);
   CHECK(largest_difference(exact, bf16s) < 4e-3);
   CHECK(largest_difference(exact, f16s) < 5e-4);
-  CHECK(largest_difference(exact, integers) > 1e-5);
+  // Where the device is fast in f32 alone, int8 leaves recurrent layers as they are.
+  const bool is_fast_in_f32 = target_json(Device::cpu()).find("\"fast_float\": \"f32\"") != std::string::npos;
+  CHECK((largest_difference(exact, integers) > 1e-5) == !is_fast_in_f32);
   CHECK(largest_difference(exact, integers) < 4e-3);
 }
 
