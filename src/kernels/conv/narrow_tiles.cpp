@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/rounded_up.h"
-#include "kernels/gemm/amx/tiles.h"
+#include "kernels/gemm/amx/paced_prefetch.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -129,9 +129,8 @@ void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, 
       const char* prefetch = has_next    ? tiles.right + panel_bytes
                              : to == end ? reinterpret_cast<const char*>(call.next.data())
                                          : nullptr;
-      int64_t rest = has_next ? panel_bytes : prefetch ? static_cast<int64_t>(call.next.size()) : 0;
-      const int64_t steps = divided_up(to - from, int64_t{2}) * tiles.steps;
-      const int64_t share = std::clamp<int64_t>(rounded_up(divided_up(rest, steps), int64_t{64}), 256, 2048);
+      PacedPrefetch paced(prefetch, has_next ? panel_bytes : static_cast<int64_t>(call.next.size()),
+                          divided_up(to - from, int64_t{2}), tiles.steps);
       const int64_t column = panel * kTiledColumns;
       block.columns = std::min(kTiledColumns, call.channels - column);
       block.bias = call.bias ? call.bias + column : nullptr;
@@ -141,11 +140,9 @@ void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, 
         block.lower = t + 1 < to ? block.upper + 1 : nullptr;
         tiles.upper = call.image + block.upper->at;
         tiles.lower = block.lower ? call.image + block.lower->at : nullptr;
-        tiles.prefetch = prefetch,
-        tiles.prefetch_bytes = rest >= share * tiles.steps ? share : rest / tiles.steps / 64 * 64;
+        paced.give(tiles);
         block.sums = sums[turn];
         multiply_tiles_at(tiles, sums[turn]);
-        prefetch += tiles.prefetch_bytes * tiles.steps, rest -= tiles.prefetch_bytes * tiles.steps;
         finish_before();
         before = block, turn ^= 1;
       }

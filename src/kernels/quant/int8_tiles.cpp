@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/rounded_up.h"
-#include "kernels/gemm/amx/tiles.h"
+#include "kernels/gemm/amx/paced_prefetch.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -261,20 +261,16 @@ void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int6
     }
     block.lesser = lesser[of_panel], block.greater = greater[of_panel], block.bias = bias[of_panel];
     block.residual = call.residual, block.y = call.y, block.column = column;
-    const char* prefetch = panel + 1 < last ? tiles.right + panel_bytes : nullptr;
-    int64_t rest = prefetch ? panel_bytes : 0;
-    const int64_t steps = divided_up(end - begin, together) * tiles.steps;
-    const int64_t share = std::clamp<int64_t>(rounded_up(divided_up(rest, steps), int64_t{64}), 256, 2048);
+    PacedPrefetch paced(panel + 1 < last ? tiles.right + panel_bytes : nullptr, panel_bytes,
+                        divided_up(end - begin, together), tiles.steps);
     for (int64_t t = begin; t < end; t += together) {
       block.upper = &image.tiles()[static_cast<size_t>(t)];
       block.lower = !call.low && t + 1 < end ? block.upper + 1 : nullptr;
       tiles.upper = call.values + block.upper->at;
       tiles.lower = call.low ? call.low + block.upper->at : block.lower ? call.values + block.lower->at : nullptr;
-      tiles.prefetch = prefetch;
-      tiles.prefetch_bytes = rest >= share * tiles.steps ? share : rest / tiles.steps / 64 * 64;
+      paced.give(tiles);
       block.sums = sums[turn];
       multiply_tiles_at(tiles, sums[turn]);
-      prefetch += tiles.prefetch_bytes * tiles.steps, rest -= tiles.prefetch_bytes * tiles.steps;
       finish_before();
       before = block, turn ^= 1;
     }
