@@ -19,7 +19,7 @@ bool has_narrow_tiles(const ConvolutionArgs& args);
 struct NarrowTilesCall {
   const char* image = nullptr;  ///< x or the copy, as TileImage has it
   const char* weights = nullptr;
-  const float* bias = nullptr;     ///< of all channels, and of as many more as fill a panel
+  const float* bias = nullptr;     ///< image.panels() * 32 floats, of any value past `channels`; null: none
   const BF16* residual = nullptr;  ///< null: none
   BF16* y = nullptr;
   int64_t channels = 0;  ///< of y

@@ -16,12 +16,12 @@ class TileImage {
  public:
   static constexpr int64_t kColumns = 32;  ///< output channels of a panel of weights
 
-  /// One or two spatial dims, one group, no dilation of x, w not reversed, nothing of no elements. y has contiguous
-  /// channels and is dense.
+  /// One or two spatial dims, one group, no lhs_dilation, w not reversed, no extent of 0 or very large, and a copy that
+  /// is not mostly padding. Each image of y is dense and has contiguous channels.
   static bool supports(const ConvolutionArgs& args);
 
   TileImage() = default;
-  /// `args.dtype` is not read, but its x_strides are. `may_read_x`: tiles may read x itself, where that is possible.
+  /// Elements have 1 or 2 bytes; `args.dtype` is not read. `may_read_x`: tiles may read x itself, where they can.
   TileImage(const ConvolutionArgs& args, int64_t element_bytes, bool may_read_x);
 
   /// 16 rows: where the first begins, in bytes, and the pixel of y that each of them computes, -1 for none.
@@ -42,7 +42,7 @@ class TileImage {
   /// The strides of w are those of the args; its elements have element_bytes.
   void pack_weights(const void* w, char* out) const noexcept;
 
-  /// Of the copy, with what tiles may read behind its last row.
+  /// The bytes of the copy, and of what tiles may read behind its last row; 0 if tiles read x itself.
   int64_t copy_bytes() const { return reads_x_ ? 0 : rows_ * row_ + 16 * stride_ + 64; }
   int64_t rows() const { return reads_x_ ? 0 : rows_; }
   /// Copies rows [begin, end) of an image.

@@ -12,8 +12,8 @@ namespace rlx::kernels {
 /// The operands of an image: y = act(f32(sum) * w_scale * scale + bias + residual), each operation rounded, the lesser
 /// scale first.
 struct Int8TilesCall {
-  /// Values from -127 to 127, or with `is_unsigned` from 0 to 255; with `low`, 128 times these and those of `low`, from
-  /// 0 to 127, are the values.
+  /// Values from -127 to 127, or with `is_unsigned` from 0 to 255. With `low`, a value is 128 * values[i] + low[i];
+  /// then values[i] is from -128 to 127, low[i] from 0 to 127, and `is_unsigned` is not read.
   const char *values = nullptr, *low = nullptr;
   bool is_unsigned = false;
   const char* weights = nullptr;

@@ -25,13 +25,13 @@
 #define RLX_KERNELS_RECURRENT_TILED_STEPS_ONCE
 namespace rlx::kernels {
 
-/// Whether these are the steps of such a cell. The others have too few gates for that.
+/// Whether the steps of such a cell are computed here. Those of an rnn are not, as it has only one gate.
 inline bool steps_by_tiles(RecurrentCell cell, DType dtype) {
   return dtype == bf16 && (cell == RecurrentCell::lstm || cell == RecurrentCell::gru) && has_matrix_tiles();
 }
 
-/// Offsets in scratch, in bytes; all are multiples of 64. `h` stands there twice: a step reads one and writes the
-/// other.
+/// The parts of scratch: `state`, `sums` and `bias` are offsets in bytes, multiples of 64. At its beginning `h` stands
+/// twice, h_bytes each: a step reads one and writes the other.
 struct TiledStepLayout {
   int64_t groups, steps;               ///< of 16 units; of tiles along k
   int64_t row_bytes, units;            ///< of a row of h; units padded to whole groups

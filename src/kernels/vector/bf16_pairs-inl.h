@@ -34,7 +34,7 @@ HWY_INLINE hn::Vec<DNarrowHalf> rounded_to_bf16(hn::Vec<DWide> v) {
   const auto narrow = hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(v)), quiet, to_even));
   return hn::DemoteTo(DNarrowHalf(), hn::BitCast(hn::RebindToSigned<DWideBits>(), narrow));
 }
-/// With kRounds by the processor's instruction (tiles_round_to_bf16()), which takes subnormal numbers for 0.
+/// `low` becomes the lower lanes. kRounds, only if tiles_round_to_bf16(): by that instruction, subnormal numbers as 0.
 template <bool kRounds>
 HWY_INLINE hn::Vec<DNarrow> rounded_to_bf16(hn::Vec<DWide> low, hn::Vec<DWide> high) {
   if constexpr (kRounds) {

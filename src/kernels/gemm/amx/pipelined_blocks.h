@@ -41,7 +41,7 @@ struct PendingEpilogue {
   void* y = nullptr;
   int64_t y_stride = 0;
 };
-/// Whether epilogues with that activation can be computed beside tiles, to results of that dtype.
+/// Whether epilogues may have that activation and that dtype of y. Others must not be passed to the functions below.
 bool is_pipelined(Activation activation, DType dtype);
 
 /// Multiplies `next` and computes `previous`, which may be null, and whose sums are others. Within a TileScope.

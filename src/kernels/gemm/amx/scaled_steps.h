@@ -8,15 +8,15 @@
 
 namespace rlx::kernels {
 
-/// 32 rows of the left operand, packed in one term in two halves of 16, and where their sums are.
+/// 32 rows of the left operand, packed in one term as two halves of 16, neither of them null, and where their sums are.
 struct ScaledRows {
   const char *upper, *lower;
   const float* scales;  ///< scales[step * 32 + row]
   float* sums;
 };
-/// For each block of rows: sums[i * stride + j] += the sum over steps of the scale of row i times the product of row i
-/// and column j in the step. `right` is 32 columns packed in three terms. The blocks follow one another without a
-/// pause, so that many of them at once take less time than one after the other.
+/// Within a TileScope, for each block of rows: sums[i * stride + j] += the sum over steps of the scale of row i times
+/// the product of row i and column j in the step. `right` is 32 columns packed in three terms. One call for many blocks
+/// takes less time than a call for each, as there is no pause between blocks.
 void add_scaled_steps(int64_t steps, std::span<const ScaledRows> blocks, const char* right, int64_t stride) noexcept;
 
 }  // namespace rlx::kernels
