@@ -35,7 +35,7 @@ float rounded(const Case& c, double v) {
 /// As they lie in memory.
 std::vector<char> stored(const Case& c, const std::vector<float>& numbers) {
   std::vector<char> bytes(numbers.size() * byte_size(c.dtype()) + 64);
-  if (!c.is_bf16) std::memcpy(bytes.data(), numbers.data(), numbers.size() * sizeof(float));
+  if (!c.is_bf16 && !numbers.empty()) std::memcpy(bytes.data(), numbers.data(), numbers.size() * sizeof(float));
   for (size_t i = 0; i < numbers.size() && c.is_bf16; ++i) {
     const BF16 v = to_bf16(numbers[i]);
     std::memcpy(bytes.data() + 2 * i, &v, 2);
