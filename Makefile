@@ -1,7 +1,7 @@
 # The commands of this project. Each target is a few calls of scripts/ and CMake's presets, which work alone too:
 #   cmake --preset release && cmake --build --preset release && ctest --preset release
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mlx model test check check-all wheel-check bench attack arm64-check deps deps-check build asan asan-kernels tsan format format-check tidy install clean
+.PHONY: help program demo demo-mlx model test check check-all wheel-check bench attack arm64-check deps deps-check build asan asan-kernels tsan format format-check tidy install clean
 # The steps of a target one after the other, also under `make -j`: each of them uses all cores by itself.
 .NOTPARALLEL:
 
@@ -30,7 +30,12 @@ build: deps
 	cmake --preset release
 	cmake --build --preset release
 
-demo: build
+# The library and the program alone, without tests, benchmarks, examples and the module of the device mlx.
+program: deps
+	cmake --preset release
+	cmake --build --preset release --target rlx_program
+
+demo: program
 	scripts/demo
 
 demo-mlx: build
