@@ -458,6 +458,25 @@ rlx_status rlx_run_cancel(const rlx_run* run, rlx_error** error);
 /* The run goes on. */
 void rlx_run_free(rlx_run* run);
 
+/* ---- threads of the program's own ----
+   A pool on which RLX computes in place of workers of its own. It is called from every thread that runs, compiles or
+   binds, from several at once. */
+typedef struct rlx_thread_pool {
+  size_t struct_size; /* sizeof(rlx_thread_pool) */
+  void* context;      /* given to parallel_for */
+  int threads;        /* how many compute at a time at most, the calling one included: the number of sessions that name
+                         none; less than 1 counts as 1 */
+  /* Calls task(task_context, i) once for each i in [0, count), on any threads and in any order, and returns when all
+     calls have returned; nothing may be called after that. The calls may run one after the other: none waits for
+     another one. What is left out is computed on the calling thread. */
+  void (*parallel_for)(void* context, int64_t count, void (*task)(void* task_context, int64_t index),
+                       void* task_context);
+} rlx_thread_pool;
+/* From now on everything on the processor is computed by the pool, whose fields are copied and whose context must stay
+   while it is in use; NULL: by RLX's own workers, as in the beginning. To be called while nothing runs, compiles or
+   binds. */
+rlx_status rlx_set_thread_pool(const rlx_thread_pool* pool, rlx_error** error);
+
 /* ---- states: what a graph carries from run to run, on its device ----
    The tensors of all inputs whose mode is 1 (rlx_compiled_input_mode): a decoder's cache is one, for one sequence. A
    run with a state takes the other inputs and gives the other outputs, in the order of the graph, and writes the new

@@ -30,6 +30,7 @@
 #include "rlx/png.h"
 #include "rlx/quantization.h"
 #include "rlx/session.h"
+#include "rlx/thread_pool.h"
 #include "rlx/too_large.h"
 #include "rlx/train.h"
 #include "rlx/version.h"

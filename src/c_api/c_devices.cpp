@@ -1,7 +1,9 @@
-// The part of the C ABI that tells of tensors on devices, of events, and of runs in the background.
+// The part of the C ABI that tells of tensors on devices, of events, of runs in the background, and of the program's
+// threads.
 #include <set>
 
 #include "c_api/handles.h"
+#include "rlx/thread_pool.h"
 
 namespace {
 
@@ -32,6 +34,18 @@ void wait(const rlx::Event& event, int64_t nanoseconds, int* done) {
   }
   if (done) *done = ended;
 }
+
+class ThreadPoolOfC final : public rlx::ThreadPoolInterface {
+ public:
+  explicit ThreadPoolOfC(const rlx_thread_pool& pool) : pool_(pool) {}
+  int threads() const override { return pool_.threads; }
+  void parallel_for(int64_t count, void (*task)(void* context, int64_t index), void* context) override {
+    pool_.parallel_for(pool_.context, count, task, context);
+  }
+
+ private:
+  rlx_thread_pool pool_;
+};
 
 template <class T>
 void check_room(const rlx::CompiledGraph& graph, T** outputs, size_t count) {
@@ -74,6 +88,16 @@ rlx_status rlx_event_on_done(const rlx_event* event,
   });
 }
 void rlx_event_free(rlx_event* event) { delete event; }
+
+// ---- threads of the program's own ----
+rlx_status rlx_set_thread_pool(const rlx_thread_pool* pool, rlx_error** error) {
+  return guarded(error, [&] {
+    if (!pool) return rlx::set_thread_pool(nullptr);
+    const rlx_thread_pool given = options_of(pool);
+    required(given.parallel_for, "parallel_for");
+    rlx::set_thread_pool(std::make_shared<ThreadPoolOfC>(given));
+  });
+}
 
 // ---- tensors on devices ----
 rlx_status rlx_device_memory(const char* device, rlx_memory* memory, rlx_error** error) {

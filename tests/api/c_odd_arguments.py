@@ -96,7 +96,7 @@ VALID = {
     "rlx_graph_parse_with.text": "kShifted", "rlx_graph_parse_with.size": "strlen(kShifted)",
     "rlx_graph_parse_with.names": "kShiftName", "rlx_graph_parse_with.types": "kShiftType",
     "rlx_graph_parse_with.values": "&shift_memory",
-    "definition": "&kOp", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
+    "definition": "&kOp", "pool": "NULL", "rlx_op_unregister.name": '"c_twice"', "numbers": "NULL", "threads": "1", "rlx_predict_devices.json": "&made_text",
     "model_bytes": "&made_bytes", "weight_bytes": "&made_bytes", "bytes": "&made_bytes", "limit": "&made_bytes", "rlx_coreml_check_model_size.graph": "o.model", "rlx_coreml_chip.json": "&made_text",
     "rlx_compiled_placement.json": "&made_text", "rlx_coreml_placement.json": "&made_text", "rlx_coreml_placement.device": '"coreml:ane"', "rlx_log_set_sink.sink": "ignore_message", "most": "1",
     "mil": "o.mil", "->rlx_mil": "&made_mil", "shapes": "NULL", "image": "NULL", "int32_t* value": "&made_id", "int32_t value": "2", "first": "&made_id",
@@ -111,7 +111,7 @@ VALID = {
     "rlx_language_model_to_folder.folder": "written_adapter", "rlx_language_model_to_folder.notes": "&made_text",
 }
 # Pointers that may be NULL: by name, or by function and name.
-OPTIONAL = set("""error sink bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count
+OPTIONAL = set("""error sink pool bytes:rlx_error_is_too_large limit:rlx_error_is_too_large attrs count
     types types_size name:rlx_graph_output buffer options config policy release context
     data:rlx_tensor_create notes table:rlx_export_int8 report:rlx_coreml_write result:rlx_training_step outputs:rlx_training_step
     done:rlx_event_wait done:rlx_run_wait run:rlx_compiled_submit run:rlx_compiled_run_async

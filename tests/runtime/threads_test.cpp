@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "kernels/threads/thread_pool.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
+#include "rlx/thread_pool.h"
 #include "support/compare.h"
 
 using namespace rlx;
@@ -95,6 +98,38 @@ TEST_CASE("results are equal for any number of threads, within what sums round")
   for (int threads : {2, 3, 5, 8}) {
     CAPTURE(threads);
     CHECK(difference(compiled_for(g, threads).run_ordered(inputs), one, 2e-5) == "");
+  }
+}
+
+TEST_CASE("on a pool of the program's own results are those of RLX's workers, for 1 to 64 threads") {
+  struct Pool : ThreadPoolInterface {
+    bool is_sequential = false;
+    std::atomic<int> calls = 0;
+    int threads() const override { return 3; }
+    void parallel_for(int64_t count, void (*task)(void*, int64_t), void* context) override {
+      ++calls;
+      std::vector<std::thread> threads;
+      for (int64_t i = 0; i < count; ++i)
+        is_sequential ? task(context, i) : void(threads.emplace_back(task, context, i));
+      for (std::thread& thread : threads) thread.join();
+    }
+  };
+  const Graph g = wide_model();
+  const auto inputs = inputs_of(g);
+  for (int threads : {1, 2, 7, 64}) {
+    CAPTURE(threads);
+    const auto wanted = compiled_for(g, threads).run_ordered(inputs);
+    for (bool is_sequential : {false, true}) {
+      CAPTURE(is_sequential);
+      const auto pool = std::make_shared<Pool>();
+      pool->is_sequential = is_sequential;
+      set_thread_pool(pool);
+      const auto got = compiled_for(g, threads).run_ordered(inputs);
+      CHECK(compiled_for(g, 0).threads() == 3);
+      set_thread_pool(nullptr);
+      CHECK(difference(got, wanted, 0) == "");
+      CHECK((pool->calls > 0) == (threads > 1));
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include "backends/cpu/rewritings.h"
 #include "kernels/conv/onednn.h"
 #include "kernels/gemm/product_plan.h"
+#include "kernels/threads/external_pool.h"
 #include "kernels/threads/thread_pool.h"
 #include "kernels/vector/instruction_set.h"
 #include "rlx/ops/conv.h"
@@ -37,6 +38,8 @@ class Cpu final : public Backend {
   }
   int threads() const override {
     use_measured_machine();
+    if (const auto* pool = kernels::external_pool())
+      return std::clamp(pool->threads(), 1, kernels::ThreadPool::kMaxWorkers + 1);
     const int all = kernels::ThreadPool::hardware_threads(), measured = kernels::cost_model().threads;
     return measured > 0 ? std::min(all, measured) : all;
   }

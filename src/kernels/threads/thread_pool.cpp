@@ -24,6 +24,8 @@
 #include <utility>
 
 #include "kernels/conv/onednn.h"
+#include "kernels/threads/external_pool.h"
+#include "kernels/threads/processor_count.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -87,6 +89,22 @@ struct alignas(64) Share {
   int64_t end;
 };
 
+// Memory for the shares of one call. Only those in use are constructed: clearing all would cost each call too much.
+struct Shares {
+  alignas(Share) std::byte storage[sizeof(Share) * (ThreadPool::kMaxWorkers + 1)];
+
+  Share* divide(int64_t tasks, int64_t threads) {
+    Share* shares = reinterpret_cast<Share*>(storage);
+    int64_t begin = 0;
+    for (int64_t t = 0; t < threads; ++t) {
+      int64_t end = begin + tasks / threads + (t < tasks % threads ? 1 : 0);
+      new (&shares[t]) Share{begin, end};
+      begin = end;
+    }
+    return shares;
+  }
+};
+
 }  // namespace
 
 struct ThreadPool::Job {
@@ -147,13 +165,7 @@ ThreadPool& ThreadPool::shared() {
   return *pool;
 }
 
-int ThreadPool::hardware_threads() {
-#if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
+int ThreadPool::hardware_threads() { return processor_count(); }
 
 void ThreadPool::start_workers(int count) noexcept {
   std::lock_guard lock(starting_);
@@ -211,6 +223,16 @@ void ThreadPool::parallel_for(int width, int64_t tasks, TaskFunction fn) noexcep
     inside_task = outer;
     return;
   }
+  Shares shares;
+  if (ThreadPoolInterface* pool = external_pool()) {
+    Job job{fn, shares.divide(tasks, wanted), wanted};
+    return run_on(*pool, wanted, [&job](int64_t slot) {
+      const SingleThreadedOpenMp single;
+      const bool outer = std::exchange(inside_task, true);
+      job.run(static_cast<int>(slot));
+      inside_task = outer;
+    });
+  }
   if (started_.load(std::memory_order_acquire) < wanted - 1 && !refused_.load(std::memory_order_relaxed))
     start_workers(wanted - 1);
 
@@ -229,16 +251,7 @@ void ThreadPool::parallel_for(int width, int64_t tasks, TaskFunction fn) noexcep
       claims[claimed++] = {worker, ticket};
   }
 
-  // Constructs only the shares in use: clearing an array of kMaxWorkers would cost each call too much.
-  alignas(Share) std::byte storage[sizeof(Share) * (kMaxWorkers + 1)];
-  Share* shares = reinterpret_cast<Share*>(storage);
-  int64_t threads = claimed + 1, begin = 0;
-  for (int64_t t = 0; t < threads; ++t) {
-    int64_t end = begin + tasks / threads + (t < tasks % threads ? 1 : 0);
-    new (&shares[t]) Share{begin, end};
-    begin = end;
-  }
-  Job job{fn, shares, claimed + 1};
+  Job job{fn, shares.divide(tasks, claimed + 1), claimed + 1};
   for (int i = 0; i < claimed; ++i) {
     Worker& worker = *claims[i].worker;
     worker.job = &job;

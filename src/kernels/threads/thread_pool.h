@@ -40,7 +40,7 @@ class ThreadPool {
   /// The pool of the process. It starts no threads before the first call with a width of two or more, and is never
   /// destroyed.
   static ThreadPool& shared();
-  /// The number of processors that this process may run on (by its affinity mask): a sensible default for `width`.
+  /// The number of processors that this process may use (processor_count.h): a sensible default for `width`.
   static int hardware_threads();
 
   /// Calls fn(task) or fn(task, slot) once for each task in [0, tasks), on the calling thread and at most width - 1
