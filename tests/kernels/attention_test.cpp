@@ -471,7 +471,7 @@ TEST_CASE("pairs of elements of a head turn by the angles of their position") {
     for (DType t : {f32, f16, bf16})
       for (DType tables : {f32, t})
         for (const Case& c : cases) {
-          CAPTURE(name_of(t)), CAPTURE(name_of(tables)), CAPTURE(c.width), CAPTURE(c.side_by_side);
+          INFO(std::string(name_of(t)), " by ", std::string(name_of(tables)), ", ", c.width, " elements");
           const int64_t rows = c.batch * c.positions * c.heads, stride = c.pairs + c.gap;
           const Elements x = Elements::random(t, rows * c.width, 1);
           const int64_t angles = (c.own_angles ? c.batch : 1) * c.positions * stride;

@@ -204,8 +204,11 @@ void TiledBlockProduct::multiply_integers(std::span<const Columns> all, const ch
     if (has_rests_) {
       const char* const rests_of_rows = rows + steps * 6 * kTileBytes;
       multiply_tiles(TileForm::three, 1, columns.rests, columns.rests + kRestsBytes, rests_of_rows, sums[c], stride);
-    } else {
-      for (int64_t i = 0; i < kBlock; ++i) std::fill_n(sums[c] + i * stride, kBlock, 0.0F);
+    } else {  // by memset(), which has the processor's widest stores
+      constexpr auto kRowBytes = static_cast<size_t>(kBlock) * sizeof(float);
+      if (stride == kBlock) std::memset(sums[c], 0, kBlockBytes);
+      else
+        for (int64_t i = 0; i < kBlock; ++i) std::memset(sums[c] + i * stride, 0, kRowBytes);
     }
   }
   add_scaled_steps(steps, {blocks, all.size()}, rows, stride);

@@ -83,36 +83,31 @@ HWY_INLINE void multiply_terms(int64_t steps, const char* upper, const char* low
       const auto left = [&](int64_t term) HWY_ATTR __attribute__((always_inline)) {
         load_left(upper + term * kTileBytes, kBoth ? lower + term * kTileBytes : nullptr);
       };
-      const auto term = [&](int64_t of_right) HWY_ATTR __attribute__((always_inline)) {
-        load_right(right + 2 * of_right * kTileBytes);
+      const auto multiply = [&](int64_t product) HWY_ATTR __attribute__((always_inline)) {
+        add_products<kBoth>(), between(product);
       };
-      // What the next product needs is loaded before the vector instructions, which hide how long that takes.
-      const auto multiply = [&](int64_t product, auto load_next) HWY_ATTR __attribute__((always_inline)) {
-        add_products<kBoth>(), load_next(), between(product);
-      };
-      const auto nothing = []() HWY_ATTR __attribute__((always_inline)){};
       // High, middle and low terms are 0, 1 and 2. Each product shares an operand with the one before it.
       static_assert(kRight == TileForm::three || kLeft == TileForm::one);
-      const auto next_left = [&](int64_t of_left) HWY_ATTR __attribute__((always_inline)) {
-        return [&left, of_left ]() HWY_ATTR __attribute__((always_inline)) { left(of_left); };
-      };
-      const auto next_right = [&](int64_t of_right) HWY_ATTR __attribute__((always_inline)) {
-        return [&term, of_right ]() HWY_ATTR __attribute__((always_inline)) { term(of_right); };
-      };
       if constexpr (kRight == TileForm::one) {
-        left(0), term(0), multiply(0, nothing);
+        left(0);
       } else if constexpr (kRight == TileForm::two) {
-        left(0), term(1), multiply(0, next_right(0)), multiply(1, nothing);
+        left(0), load_right(right + 2 * kTileBytes), multiply(0);
       } else if constexpr (kLeft == TileForm::three) {
-        left(2), term(0), multiply(0, next_left(1)), multiply(1, next_right(1));
-        multiply(2, next_left(0)), multiply(3, next_right(2));
-        multiply(4, next_right(0)), multiply(5, nothing);
-      } else if constexpr (kLeft == TileForm::two) {
-        left(0), term(2), multiply(0, next_right(1)), multiply(1, next_left(1));
-        multiply(2, next_right(0)), multiply(3, next_left(0)), multiply(4, nothing);
+        left(2), load_right(right), multiply(0);
+        left(1), multiply(1);
+        load_right(right + 2 * kTileBytes), multiply(2);
+        left(0), multiply(3);
+        load_right(right + 4 * kTileBytes), multiply(4);
       } else {
-        left(0), term(2), multiply(0, next_right(1)), multiply(1, next_right(0)), multiply(2, nothing);
+        left(0), load_right(right + 4 * kTileBytes), multiply(0);
+        load_right(right + 2 * kTileBytes), multiply(1);
+        if constexpr (kLeft == TileForm::two) {
+          left(1), multiply(2);
+          load_right(right), multiply(3);
+          left(0), multiply(4);
+        }
       }
+      if constexpr (kLeft != TileForm::two) load_right(right), multiply(products_of_terms(kLeft, kRight) - 1);
       upper += kTerms * kTileBytes;
       if constexpr (kBoth) lower += kTerms * kTileBytes;
     }
