@@ -21,8 +21,9 @@ namespace {
 struct Turned {
   F32Vec left, right;
 };
+/// Each product is rounded, as by the ops that rope is made of, so that numbers are those of other libraries, too.
 HWY_INLINE Turned turned(F32Vec left, F32Vec right, F32Vec cosine, F32Vec sine) {
-  return {hn::MulSub(left, cosine, hn::Mul(right, sine)), hn::MulAdd(right, cosine, hn::Mul(left, sine))};
+  return {hn::Sub(hn::Mul(left, cosine), hn::Mul(right, sine)), hn::Add(hn::Mul(right, cosine), hn::Mul(left, sine))};
 }
 
 /// The pairs of one head; U is the element of the tables.
