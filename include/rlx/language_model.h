@@ -171,9 +171,9 @@ class DecoderBlocks {
 
   /// ids[1, n] to hidden states f32[1, n, hidden].
   Value embedding(Value ids, const Positions& positions);
-  /// Attention of n tokens to those of the cache and themselves: f32[1, n, hidden] to the same. `cache` becomes the
-  /// cache with the new tokens.
-  Value attention(Value x, int64_t layer, const Positions& positions, Cache& cache);
+  /// Attention of n tokens to those of the cache and themselves: f32[1, n, hidden] to the same, or to f32[1, rows,
+  /// hidden] for the last `rows` of them. `cache` becomes the cache with all new tokens.
+  Value attention(Value x, int64_t layer, const Positions& positions, Cache& cache, std::optional<Dim> rows = {});
   /// A recurrence over n tokens, from the state that the tokens before have left: f32[1, n, hidden] to the same.
   /// `cache` becomes the state behind the last of them.
   Value mamba(Value x, int64_t layer, Cache& cache);
@@ -183,8 +183,10 @@ class DecoderBlocks {
   Value feed_forward(Value x, int64_t layer);
   /// The mixture of experts of a layer, with the shared one.
   Value experts(Value x, int64_t layer);
-  /// Norms, attention or a recurrence, and feed-forward or experts, with their residual connections.
-  Value layer(Value x, int64_t layer, const Positions& positions, Cache& cache);
+  /// Norms, attention or a recurrence, and feed-forward or experts, with their residual connections. With `rows`, the
+  /// result is that of the last `rows` tokens alone, and little is computed of the others but what the cache keeps: of
+  /// the last layer nobody reads more.
+  Value layer(Value x, int64_t layer, const Positions& positions, Cache& cache, std::optional<Dim> rows = {});
   /// The last norm, the output projection and its soft cap: f32[1, m, hidden] to f32[1, m, vocabulary].
   Value logits(Value x);
 

@@ -1,6 +1,7 @@
 // Attention against scalar loops in double.
 #include "kernels/attention/attention.h"
 
+#include "kernels/attention/rope.h"
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/kernel_test.h"
 #include "support/emulated_tiles.h"
@@ -450,4 +451,54 @@ TEST_CASE_FIXTURE(MatrixTiles, "the result of a query does not depend on the que
     for (int64_t i = 0; i < n; i += block) attention(a, i, std::min(n, i + block), scratch.data());
     for (int64_t i = 0; i < n * d; ++i) REQUIRE(whole[i] == by_blocks[i]);
   }
+}
+
+TEST_CASE("pairs of elements of a head turn by the angles of their position") {
+  struct Case {
+    int64_t batch = 1, positions = 3, heads = 2, width = 8, pairs = 4;
+    bool heads_first = false, side_by_side = false, own_angles = false;
+    int64_t gap = 0;  ///< columns of the tables that nothing reads
+  };
+  const std::vector<Case> cases{{.width = 128, .pairs = 64},
+                                {.width = 128, .pairs = 64, .heads_first = true},
+                                {.width = 64, .pairs = 32, .side_by_side = true},
+                                {.batch = 2, .heads = 3, .width = 10, .pairs = 5},
+                                {.batch = 2, .width = 46, .pairs = 19, .own_angles = true, .gap = 2},
+                                {.batch = 2, .width = 46, .pairs = 19, .heads_first = true, .own_angles = true},
+                                {.batch = 2, .width = 40, .pairs = 19, .side_by_side = true, .gap = 1},
+                                {.width = 4, .pairs = 0}};
+  for_each_target([&] {
+    for (DType t : {f32, f16, bf16})
+      for (DType tables : {f32, t})
+        for (const Case& c : cases) {
+          INFO(std::string(name_of(t)), " by ", std::string(name_of(tables)), ", ", c.width, " elements");
+          const int64_t rows = c.batch * c.positions * c.heads, stride = c.pairs + c.gap;
+          const Elements x = Elements::random(t, rows * c.width, 1);
+          const int64_t angles = (c.own_angles ? c.batch : 1) * c.positions * stride;
+          const Elements cosines = Elements::random(tables, angles, 2, -1, 1);
+          const Elements sines = Elements::random(tables, angles, 3, -1, 1);
+          Elements y = Elements::filled(t, rows * c.width, 99), same = x;
+          RopeArgs a{.dtype = t, .table_dtype = tables, .x = x.data(), .y = y.data()};
+          a.positions = c.positions, a.heads = c.heads, a.width = c.width, a.heads_first = c.heads_first;
+          a.pairs = c.pairs, a.side_by_side = c.side_by_side;
+          a.cosines = cosines.data(), a.sines = sines.data();
+          a.table_stride = stride, a.table_batch_stride = c.own_angles ? c.positions * stride : 0;
+          turn_rows(a, 0, 2), turn_rows(a, 2, 2), turn_rows(a, 2, rows);
+          a.x = a.y = same.data();
+          turn_rows(a, 0, rows);
+          for (int64_t row = 0; row < rows; ++row) {
+            const int64_t batch = row / (c.positions * c.heads);
+            const int64_t position = c.heads_first ? row % c.positions : row / c.heads % c.positions;
+            const auto at = [&](int64_t i) { return row * c.width + i; };
+            for (int64_t i = 2 * c.pairs; i < c.width; ++i) REQUIRE(y[at(i)] == x[at(i)]);
+            for (int64_t i = 0; i < c.pairs; ++i) {
+              const int64_t l = at(c.side_by_side ? 2 * i : i), r = at(c.side_by_side ? 2 * i + 1 : i + c.pairs);
+              const int64_t angle = (batch * (c.own_angles ? c.positions : 0) + position) * stride + i;
+              require_close(t, l, y[l], x[l] * cosines[angle] - x[r] * sines[angle], 2, 4);
+              require_close(t, r, y[r], x[r] * cosines[angle] + x[l] * sines[angle], 2, 4);
+            }
+          }
+          for (int64_t i = 0; i < rows * c.width; ++i) REQUIRE(same[i] == y[i]);
+        }
+  });
 }

@@ -357,6 +357,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of many rows by tiles are as ex
     check(format, 24, 256, 32, 1);
     check(format, 49, 2304, 49, 2);
     check(format, 530, 256, 145, 3);  // two groups of rows, two strips of columns
+    check(format, 70, 2304, 401, 1);  // a task of several strips, and three chunks of k
   }
 }
 

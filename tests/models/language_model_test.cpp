@@ -9,12 +9,14 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "devices/simulated/faults.h"
 #include "rlx/blocks.h"
 #include "rlx/device_tensor.h"
+#include "rlx/ops/linear.h"
 #include "support/io_files.h"
 
 using namespace rlx;
@@ -125,6 +127,25 @@ TEST_CASE("the logits behind the last token are the last row of all") {
   CHECK(last.shape() == Shape{41});
   const auto row = all.values<float>().last(41);
   CHECK(worst_difference(last, Tensor::of<float>({41}, row)) < kTolerance);
+}
+
+TEST_CASE("of the last layer, little is computed of the tokens whose logits nobody asks for") {
+  LanguageModelConfig config;
+  config.vocabulary = 32, config.hidden = 16, config.layers = 2, config.intermediate = 24;
+  config.heads = 4, config.kv_heads = 2, config.head_dim = 8, config.rope.dims = 8, config.context = 64;
+  const Graph g = decoder_graph(config);
+  const Dim n = Dim::symbol("n"), rows = Dim::symbol("rows");
+  // Products of each layer for all tokens, and for those alone.
+  std::map<std::string, std::pair<int, int>> products;
+  for (size_t i = 0; i < g.nodes().size(); ++i) {
+    const Node& node = g.nodes()[i];
+    if (node.op != &op::linear) continue;
+    auto& [all, some] = products[std::string(node.name.substr(0, node.name.find('.', 7)))];
+    (node.types[0].dims[1] == n ? all : some) += 1;
+    CHECK((node.types[0].dims[1] == n || node.types[0].dims[1] == rows));
+  }
+  CHECK(products["layers.0"] == std::pair(7, 0));
+  CHECK(products["layers.1"] == std::pair(2, 5));  // keys and values; queries, output, and the feed-forward
 }
 
 TEST_CASE("a copy of a sequence goes on by itself, and a sequence can go back") {

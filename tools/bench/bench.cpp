@@ -136,25 +136,26 @@ std::string json_list(const Numbers& numbers, Text text) {
 std::string ms_text(double ms) { return fixed_text(ms, 6); }  // to the nanosecond
 
 /// `c` and `result` outlive what is returned.
-std::function<void()> compiled_run(const BenchCase& c, const Session& session, const CompileOptions& options,
-                                   const ExecutionOption& execution, std::vector<Tensor>& result) {
+BenchRun compiled_run(const BenchCase& c, const Session& session, const CompileOptions& options,
+                      const ExecutionOption& execution, std::vector<Tensor>& result) {
   const Graph graph = execution.specialized(c.graph());
   result.resize(graph.outputs().size());
   auto compiled = std::make_shared<CompiledGraph>(session.compile(graph, options));
   compiled->set_params(c.params);
-  return [compiled, &c, &result] { compiled->run_into(c.inputs, result); };
+  return {[compiled, &c, &result] { compiled->run_into(c.inputs, result); },
+          [compiled, &c] {
+            std::vector<NamedTensor> inputs;
+            for (size_t i = 0; i < c.inputs.size(); ++i)
+              inputs.emplace_back(compiled->signature().inputs[i].name, c.inputs[i]);
+            return compiled->profile(inputs);
+          }};
 }
 
 /// The steps of a case, each with the fastest of so many runs.
-void print_steps(const BenchCase& c, const Session& session, const CompileOptions& options, int runs) {
-  const Graph graph = c.graph();
-  CompiledGraph compiled = session.compile(graph, options);
-  compiled.set_params(c.params);
-  std::vector<NamedTensor> inputs;
-  for (size_t i = 0; i < c.inputs.size(); ++i) inputs.emplace_back(compiled.signature().inputs[i].name, c.inputs[i]);
-  Profile fastest = compiled.profile(inputs);
+void print_steps(const std::function<Profile()>& profile, int runs) {
+  Profile fastest = profile();
   for (int i = 1; i < runs; ++i) {
-    const Profile again = compiled.profile(inputs);
+    const Profile again = profile();
     for (size_t s = 0; s < fastest.steps.size(); ++s)
       fastest.steps[s].duration_us = std::min(fastest.steps[s].duration_us, again.steps[s].duration_us);
   }
@@ -173,7 +174,7 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
   const double first_cpu_begin = cpu_ms();
   const Tick begin = Tick::now();
   std::vector<Tensor> result;
-  const std::function<void()> run =
+  const auto [run, profile] =
       c.start ? c.start(c, session, result) : compiled_run(c, session, compile, *execution, result);
   run();
   const Tick first_end = Tick::now();
@@ -210,7 +211,7 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
                     ", \"first_ms\": ", ms_text(first_ms), ", \"first_cpu_ms\": ", ms_text(first_cpu_ms),
                     ", \"head\": ", json_list(first, [](float x) { return number_text(x); }), memory, "}\n"));
   if (!result_file.empty()) write_npy(result_file, result[0]);
-  if (steps && !c.start) print_steps(c, session, compile, iterations);
+  if (steps && profile) print_steps(profile, iterations);
   flush_out();  // a case that follows may take its time
 }
 

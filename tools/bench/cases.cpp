@@ -198,14 +198,14 @@ BenchCase minilm(std::string_view family, const Shape& shape, const std::string&
   }
   // The inputs are made in prepare(), and this is called behind it.
   c.start = [model, is_cached = family == "restart"](const BenchCase& self, const Session& session,
-                                                     std::vector<Tensor>& results) -> std::function<void()> {
+                                                     std::vector<Tensor>& results) -> BenchRun {
     results.resize(1);
     auto folder = is_cached ? std::make_shared<ScratchFolder>() : nullptr;
     auto run = [=, inputs = self.inputs, &results] {
       start_minilm(model, folder ? folder->path.string() : "", session, inputs, results);
     };
     if (is_cached) run();
-    return run;
+    return {run};
   };
   return c;
 }

@@ -11,6 +11,12 @@
 
 namespace rlx::tools {
 
+/// What is timed, and its steps if they can be told apart.
+struct BenchRun {
+  std::function<void()> run;
+  std::function<Profile()> profile = {};
+};
+
 struct BenchCase {
   std::string name;  ///< in full: "minilm_1x16"
   /// Reads or makes params and inputs; called once, and not timed.
@@ -19,7 +25,7 @@ struct BenchCase {
   NamedTensors params = {};
   std::vector<Tensor> inputs = {};  ///< in the order of the graph's inputs
   /// Instead of a graph: what is timed, and where it puts its results.
-  std::function<std::function<void()>(const BenchCase& self, const Session&, std::vector<Tensor>& results)> start = {};
+  std::function<BenchRun(const BenchCase& self, const Session&, std::vector<Tensor>& results)> start = {};
   bool takes_options = false;  ///< `start` compiles with the options that bench_case() was given
 };
 

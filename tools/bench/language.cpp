@@ -23,7 +23,7 @@ BenchCase language_case(std::string_view family, int64_t tokens, const std::stri
   c.prepare = [](BenchCase&) {};
   c.takes_options = true;
   c.start = [=, is_decode = family == "decode"](const BenchCase&, const Session& session,
-                                                std::vector<Tensor>& results) -> std::function<void()> {
+                                                std::vector<Tensor>& results) -> BenchRun {
     LanguageModel::Options options;
     options.device = session.device(), options.threads = session.threads(), options.cache = cache;
     options.compile = compile;
@@ -34,10 +34,11 @@ BenchCase language_case(std::string_view family, int64_t tokens, const std::stri
     if (is_decode) sequence->logits(ids);
     // Where the states are recurrent, a step costs the same behind any text, and taking one back means reading it all.
     const bool goes_on = is_decode && loaded.config().is_recurrent();
-    return [=, &results] {
-      results[0] = is_decode ? sequence->logits(ids[0]) : sequence->logits(ids);
-      if (!goes_on) sequence->rewind(is_decode ? 1 : tokens);
-    };
+    return {[=, &results] {
+              results[0] = is_decode ? sequence->logits(ids[0]) : sequence->logits(ids);
+              if (!goes_on) sequence->rewind(is_decode ? 1 : tokens);
+            },
+            [=] { return sequence->profile(is_decode ? std::span(ids).first(1) : std::span(ids)); }};
   };
   return c;
 }

@@ -109,16 +109,16 @@ BenchCase training_case(const std::string& name) {
     *params = initial(g);
     for (int64_t i = 0; i < (is_encoder ? 1 : kBatches); ++i) batches->push_back(batch(g, random));
   };
-  c.start = [=](const BenchCase&, const Session& session, std::vector<Tensor>& results) -> std::function<void()> {
+  c.start = [=](const BenchCase&, const Session& session, std::vector<Tensor>& results) -> BenchRun {
     TrainConfig config;
     config.learning_rate = 1e-3;
     auto training = std::make_shared<TrainingSession>(net(), *params, config, session);
     results = {Tensor(f32, {1})};
-    return [=, &results] {
+    return {[=, &results] {
       double last = 0;
       for (const auto& b : *batches) last = training->step(b).loss;
       results[0].mutable_values<float>()[0] = static_cast<float>(last);
-    };
+    }};
   };
   return c;
 }

@@ -1,12 +1,14 @@
-// Lowers attention to a kernel call for each batch, head and range of queries, which reads q, k and v in their own
-// layout. The gradient has a task for each batch and head of k; if these are few it has several, whose sums are then
-// added. The kernel, its blocks and the tasks are planned by kernels/attention/attention_plan.h.
+// Lowers attention and rotary positions. Attention is a kernel call for each batch, head and range of queries, which
+// reads q, k and v in their own layout. The gradient has a task for each batch and head of k; if these are few it has
+// several, whose sums are then added. The kernel, its blocks and the tasks are planned by
+// kernels/attention/attention_plan.h.
 #include <algorithm>
 #include <cstring>
 
 #include "backends/cpu/lowerings.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_plan.h"
+#include "kernels/attention/rope.h"
 #include "plan/byte_offset.h"
 #include "rlx/ops/attention.h"
 
@@ -303,6 +305,34 @@ Prepared lower_attention(const LoweringContext& c) {
 
 Prepared lower_attention_backward(const LoweringContext& c) {
   return std::make_unique<AttentionBackwardStep>(c, c.attrs<AttentionAttrs>());
+}
+
+std::string when_rope(const Question& q) {
+  const DType x = q.operands[0].dtype, table = q.operands[1].dtype;
+  if (x != f32 && x != f16 && x != bf16) return text_of("no kernel turns heads of ", x);
+  return table == f32 || table == x ? "" : text_of("angles of ", table, " beside heads of ", x);
+}
+
+Prepared lower_rope(const LoweringContext& c) {
+  const auto& a = c.attrs<RopeAttrs>();
+  const View &x = c.operands[0], &table = c.operands[1];
+  const Heads heads(x, a.layout, a.heads);
+  kernels::RopeArgs turn;
+  turn.dtype = x.dtype, turn.table_dtype = table.dtype;
+  turn.positions = heads.positions, turn.heads = a.heads, turn.width = heads.width;
+  turn.heads_first = a.layout == AttentionLayout::bhsd;
+  turn.pairs = a.rotary_dims.value_or(heads.width) / 2, turn.side_by_side = a.style == RopeStyle::gptj;
+  turn.table_stride = table.shape.size() == 1 ? turn.pairs : table.shape.back();
+  if (table.count() > turn.positions * turn.table_stride)  // each batch has angles of its own
+    turn.table_batch_stride = turn.positions * turn.table_stride;
+  const int64_t rows = heads.batch * turn.positions * a.heads;
+  const double work_ns = static_cast<double>(x.count()) * 0.2;
+  return make_step("rope", 0, [=](const StepArgs& step) {
+    kernels::RopeArgs call = turn;
+    call.x = step.in(0), call.y = step.out(), call.cosines = step.in(1), call.sines = step.in(2);
+    for_ranges(step, rows, 1, work_ns,
+               [&](int64_t begin, int64_t end, int64_t) { kernels::turn_rows(call, begin, end); });
+  });
 }
 
 }  // namespace rlx::cpu

@@ -358,6 +358,8 @@ Prepared lower_dynamic_slice(const LoweringContext& c) {
     copy->run(moved);
   });
 }
+bool update_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t>) { return operand == 1; }
+
 Prepared lower_dynamic_update_slice(const LoweringContext& c) {
   const View x = blocks_as_bytes(c.operands[0]), update = blocks_as_bytes(c.operands[1]),
              y = blocks_as_bytes(c.results[0]);

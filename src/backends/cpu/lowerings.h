@@ -92,6 +92,8 @@ std::string when_gather(const Question&);
 std::string when_scatter(const Question&);
 std::string when_scatter_add_rows(const Question&);
 std::string when_dynamic(const Question&);
+/// The update may lie anyhow, as it is copied element by element.
+bool update_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 
 // lower_window.cpp
 std::string when_reduce_window(const Question&);
@@ -136,6 +138,7 @@ std::string when_argmax(const Question&);
 
 // lower_attention.cpp
 std::string when_attention(const Question&);
+std::string when_rope(const Question&);
 bool attention_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 std::string when_attention_backward(const Question&);
 bool attention_backward_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);

@@ -1,6 +1,7 @@
 // See the header. All is written for AVX-512, which processors with matrix tiles have.
 #include "kernels/quant/integer_blocks.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "kernels/gemm/amx/tiles.h"
@@ -41,14 +42,9 @@ struct Q4_0Layout {
     put(hn::Sub(bytes_at(to.value), all_of(8)), to.value);
   }
 };
-/// Its values stay nibbles: pack_nibbles().
+/// See pack_super_blocks().
 struct Q4KLayout {
-  static constexpr int64_t kElements = 256, kBytes = 144, kRun = 32;
-  static constexpr bool kHasMin = true;
-  template <class Block>
-  static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
-    unpack_scales_and_mins(b, to.scale, to.min);
-  }
+  static constexpr int64_t kElements = 256, kBytes = 144;
 };
 
 template <class F>
@@ -88,15 +84,64 @@ HWY_INLINE void separate_rests(const Block& block, int32_t (&zero_points)[kRuns]
   }
 }
 
-/// 32 bytes of q4_k: the low nibbles are a step, the high ones the next. `terms` are the integers -15 to 16.
-HWY_INLINE void pack_nibbles(const uint8_t* from, const int32_t* zero_points, __m512i terms, char* to) {
-  const auto store = [&](__m512i q, int32_t zero_point, char* at) HWY_ATTR {
-    const __m512i index = _mm512_add_epi16(q, _mm512_set1_epi32((15 - zero_point) * 0x10001));
-    _mm512_store_si512(at, _mm512_permutexvar_epi16(index, terms));
+/// What 16 rows' blocks of q4_k or q5_k have in front of their quantized values, run by run, with a row in each lane:
+/// as unpack_scales_and_mins() and separate_rests() have it for a row. `rows` begin at the blocks. Zero points of q4_k
+/// are those of pack_nibbles().
+template <class Layout>
+HWY_INLINE void unpack_heads(const uint8_t* const (&rows)[kTileRows], float* scales, float* rests,
+                             int32_t (&zero_points)[8][kTileRows]) {
+  __m512i four[4];  // rows 4 i + m in the 16 bytes i
+  RLX_UNROLL for (int m = 0; m < 4; ++m) {
+    const auto row = [&](int i) HWY_ATTR { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[4 * i + m])); };
+    four[m] = _mm512_inserti32x4(_mm512_castsi128_si512(row(0)), row(1), 1);
+    four[m] = _mm512_inserti32x4(_mm512_inserti32x4(four[m], row(2), 2), row(3), 3);
+  }
+  const __m512i low01 = _mm512_unpacklo_epi32(four[0], four[1]), low23 = _mm512_unpacklo_epi32(four[2], four[3]);
+  const __m512i high01 = _mm512_unpackhi_epi32(four[0], four[1]), high23 = _mm512_unpackhi_epi32(four[2], four[3]);
+  const __m512i halves = _mm512_unpacklo_epi64(low01, low23), w0 = _mm512_unpackhi_epi64(low01, low23),
+                w1 = _mm512_unpacklo_epi64(high01, high23), w2 = _mm512_unpackhi_epi64(high01, high23);
+  const __m512 d = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(halves)),
+               d_min = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(halves, 16)));
+  // Six bits each, as unpack_six_bits() has them.
+  const auto bits = [](__m512i v, int mask) HWY_ATTR { return _mm512_and_epi32(v, _mm512_set1_epi32(mask)); };
+  const auto upper = [&](__m512i fours, __m512i w) HWY_ATTR {
+    return _mm512_or_epi32(bits(fours, 0x0f0f0f0f), bits(_mm512_srli_epi32(w, 2), 0x30303030));
+  };
+  const __m512i scales_of[] = {bits(w0, 0x3f3f3f3f), upper(w2, w0)};
+  const __m512i mins_of[] = {bits(w1, 0x3f3f3f3f), upper(_mm512_srli_epi32(w2, 4), w1)};
+  RLX_UNROLL for (int run = 0; run < 8; ++run) {
+    const auto number = [&](const __m512i(&words)[2]) HWY_ATTR {
+      return _mm512_cvtepi32_ps(bits(_mm512_srli_epi32(words[run / 4], 8 * (run % 4)), 255));
+    };
+    const __m512 scale = _mm512_mul_ps(number(scales_of), d), min = _mm512_mul_ps(number(mins_of), d_min);
+    // No number, or infinite, if the scale is 0: then any integer will do.
+    const __m512 near = _mm512_rcp14_ps(scale);
+    const __m512 inverse = _mm512_fnmadd_ps(_mm512_fmsub_ps(scale, near, _mm512_set1_ps(1)), near, near);
+    const __m512 quotient = _mm512_mul_ps(min, inverse);
+    const __mmask16 is_some = _mm512_cmp_ps_mask(_mm512_abs_ps(quotient), _mm512_set1_ps(1e9F), _CMP_LE_OQ);
+    const __m512 zero_point = _mm512_roundscale_ps(
+        _mm512_min_ps(_mm512_maskz_max_ps(is_some, quotient, _mm512_setzero_ps()), _mm512_set1_ps(kLargest<Layout>)),
+        0);
+    _mm512_storeu_ps(scales + run * kTiledColumns, scale);
+    _mm512_storeu_ps(rests + run * kTileRows, _mm512_fmsub_ps(scale, zero_point, min));
+    __m512i integer = _mm512_cvtps_epi32(zero_point);
+    if constexpr (std::is_same_v<Layout, Q4KLayout>) {
+      integer = _mm512_sub_epi32(_mm512_set1_epi32(15), integer);
+      integer = _mm512_or_epi32(integer, _mm512_slli_epi32(integer, 16));
+    }
+    _mm512_store_si512(zero_points[run], integer);
+  }
+}
+
+/// 32 bytes of q4_k: the low nibbles are a step, the high ones the next. `terms` are the integers -15 to 16; `offset`
+/// is 15 - zero point, in both halves.
+HWY_INLINE void pack_nibbles(const uint8_t* from, int32_t offset, int32_t next_offset, __m512i terms, char* to) {
+  const auto store = [&](__m512i q, int32_t both_halves, char* at) HWY_ATTR {
+    _mm512_store_si512(at, _mm512_permutexvar_epi16(_mm512_add_epi16(q, _mm512_set1_epi32(both_halves)), terms));
   };
   const __m512i both = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  store(_mm512_and_si512(both, _mm512_set1_epi16(15)), zero_points[0], to);
-  store(_mm512_srli_epi16(both, 4), zero_points[1], to + kTileBytes);
+  store(_mm512_and_si512(both, _mm512_set1_epi16(15)), offset, to);
+  store(_mm512_srli_epi16(both, 4), next_offset, to + kTileBytes);
 }
 /// The upper words of 32 floats, which are those of integers.
 HWY_INLINE __m512i terms_of(__m512i first, __m512i second) {
@@ -107,39 +152,67 @@ HWY_INLINE __m512i terms_of(__m512i first, __m512i second) {
                                    _mm512_castps_si512(_mm512_cvtepi32_ps(second)));
 }
 
+/// 32 values less their zero point.
+template <bool kHasZeroPoint>
+HWY_INLINE void pack_values(const uint8_t* values, int32_t zero_point, char* to) {
+  const auto integers = [&](int64_t half) HWY_ATTR {
+    const __m512i q = _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(values + half * 16)));
+    return kHasZeroPoint ? _mm512_sub_epi32(q, _mm512_set1_epi32(zero_point)) : q;
+  };
+  _mm512_store_si512(to, terms_of(integers(0), integers(1)));
+}
+template <class Layout>
+HWY_INLINE void prefetch_block(const uint8_t* b) {
+  RLX_UNROLL for (int64_t byte = 0; byte < Layout::kBytes; byte += 64) hwy::Prefetch(b + byte);
+}
+
+/// Row by row.
 template <class Layout>
 HWY_INLINE void pack_layout(const uint8_t* from, int64_t row_bytes, int64_t rows, int64_t steps,
                             const PackedIntegers& to) {
   constexpr int64_t kRuns = Layout::kElements / Layout::kRun, kSteps = Layout::kElements / kTileFloats;
-  static_assert(!Layout::kHasMin || kRuns == kSteps);
-  const __m512i first_integers = _mm512_set_epi32(0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11, -12, -13, -14, -15);
-  const __m512i small = terms_of(first_integers, _mm512_add_epi32(first_integers, _mm512_set1_epi32(16)));
+  static_assert(!Layout::kHasMin || (kRuns == 1 && kSteps == 1));
   for (int64_t i = 0; i < rows; ++i) {
     const uint8_t* b = from + i * row_bytes;
     for (int64_t step = 0; step < steps; step += kSteps, b += Layout::kBytes) {
-      RLX_UNROLL for (int64_t byte = 0; byte < Layout::kBytes; byte += 64)
-          hwy::Prefetch(b + kTileRows * row_bytes + byte);
+      prefetch_block<Layout>(b + kTileRows * row_bytes);
       typename Unpacked<Layout>::Block block;
       Layout::unpack(b, block);
-      HWY_ALIGN int32_t zero_points[kRuns] = {};
-      if constexpr (Layout::kHasMin) separate_rests<Layout>(block, zero_points, to.rests + i * kTileFloats + step);
+      HWY_ALIGN int32_t zero_point[1] = {};
+      if constexpr (Layout::kHasMin) separate_rests<Layout>(block, zero_point, to.rests + step * kTileRows + i);
+      RLX_UNROLL for (int64_t s = 0; s < kSteps; ++s) {
+        pack_values<Layout::kHasMin>(block.value + s * kTileFloats, zero_point[0],
+                                     to.tiles + (step + s) * kTileBytes + i * 64);
+        to.scales[(step + s) * kTiledColumns + i] = block.scale[s * kTileFloats / Layout::kRun];
+      }
+    }
+  }
+}
+/// q4_k and q5_k: what all rows have in front of a block, then the values.
+template <class Layout>
+HWY_INLINE void pack_super_blocks(const uint8_t* from, int64_t row_bytes, int64_t rows, int64_t steps,
+                                  const PackedIntegers& to) {
+  constexpr int64_t kSteps = Layout::kElements / kTileFloats;
+  const __m512i first_integers = _mm512_set_epi32(0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11, -12, -13, -14, -15);
+  const __m512i small = terms_of(first_integers, _mm512_add_epi32(first_integers, _mm512_set1_epi32(16)));
+  for (int64_t step = 0; step < steps; step += kSteps, from += Layout::kBytes) {
+    const uint8_t* all[kTileRows];
+    for (int64_t i = 0; i < kTileRows; ++i) all[i] = from + std::min(i, rows - 1) * row_bytes;
+    HWY_ALIGN int32_t zero_points[kSteps][kTileRows];
+    unpack_heads<Layout>(all, to.scales + step * kTiledColumns, to.rests + step * kTileRows, zero_points);
+    for (int64_t i = 0; i < rows; ++i) {
+      const uint8_t* const b = all[i];
+      prefetch_block<Layout>(b + kTileRows * row_bytes);
       char* const tiles = to.tiles + step * kTileBytes + i * 64;
       if constexpr (std::is_same_v<Layout, Q4KLayout>) {
         RLX_UNROLL for (int64_t s = 0; s < kSteps; s += 2)
-            pack_nibbles(b + 16 + 16 * s, zero_points + s, small, tiles + s * kTileBytes);
+            pack_nibbles(b + 16 + 16 * s, zero_points[s][i], zero_points[s + 1][i], small, tiles + s * kTileBytes);
       } else {
-        RLX_UNROLL for (int64_t s = 0; s < kSteps; ++s) {
-          const __m512i zero_point = _mm512_set1_epi32(zero_points[s * kTileFloats / Layout::kRun]);
-          const auto integers = [&](int64_t half) HWY_ATTR {
-            const uint8_t* const at = block.value + s * kTileFloats + half * 16;
-            const __m512i q = _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(at)));
-            return Layout::kHasMin ? _mm512_sub_epi32(q, zero_point) : q;
-          };
-          _mm512_store_si512(tiles + s * kTileBytes, terms_of(integers(0), integers(1)));
-        }
+        typename Unpacked<Layout>::Block block;
+        Layout::unpack(b, block);
+        RLX_UNROLL for (int64_t s = 0; s < kSteps; ++s)
+            pack_values<true>(block.value + s * kTileFloats, zero_points[s][i], tiles + s * kTileBytes);
       }
-      RLX_UNROLL for (int64_t s = 0; s < kSteps; ++s) to.scales[(step + s) * kTiledColumns + i] =
-          block.scale[s * kTileFloats / Layout::kRun];
     }
   }
 }
@@ -150,10 +223,15 @@ bool pack_integers(DType format, const std::byte* from, int64_t row_bytes, int64
     for (int64_t step = 0; step < steps; ++step) {
       _mm512_store_si512(to.tiles + step * kTileBytes + i * 64, _mm512_setzero_si512());
       to.scales[step * kTiledColumns + i] = 0;
-      if (to.rests) to.rests[i * kTileFloats + step] = 0;
+      if (to.rests) to.rests[step * kTileRows + i] = 0;
     }
   with_layout(format, [&]<class Layout>() HWY_ATTR {
-    pack_layout<Layout>(reinterpret_cast<const uint8_t*>(from), row_bytes, rows, steps, to);
+    const auto* const blocks = reinterpret_cast<const uint8_t*>(from);
+    if constexpr (std::is_same_v<Layout, Q4KLayout> || std::is_same_v<Layout, Q5KLayout>) {
+      if (rows > 0) pack_super_blocks<Layout>(blocks, row_bytes, rows, steps, to);
+    } else {
+      pack_layout<Layout>(blocks, row_bytes, rows, steps, to);
+    }
   });
   __mmask16 odd = 0;
   for (int64_t step = 0; step < steps; ++step) {

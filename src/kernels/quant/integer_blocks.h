@@ -21,7 +21,7 @@ bool has_rests(DType format);
 struct PackedIntegers {
   char* tiles;    ///< as pack_left_tiles() in one term: steps of 32 elements; aligned to 64 bytes
   float* scales;  ///< scales[step * 32 + row] of 16 rows; the other 16 of a step are not written
-  float* rests;   ///< rests[row * 32 + step], if the format has them, else it may be null
+  float* rests;   ///< rests[step * 16 + row], if the format has them, else it may be null
 };
 /// Packs `steps` steps, whole blocks of the format, of up to 16 rows, which begin `row_bytes` after each other; missing
 /// rows become zeros. There are at most 32 steps if there are rests. Returns false if a scale is neither 0 nor of a

@@ -1,7 +1,8 @@
 // See the header. What is multiplied is w xᵀ: weights are contiguous along k, as the left operand of tiles is, so that
 // they are packed without a transposition; x is transposed when it is packed, and the sums when they are stored. k is
-// divided into chunks, whose packed weights and rows fit the second-level cache. If a number of a block of 32 rows or
-// of 32 columns is out of split range, that block of y is computed by multiply_block_weights().
+// divided into chunks, whose packed weights and rows fit the second-level cache: a task multiplies some strips of
+// columns with one chunk of the rows before it goes on to the next. If a number of a block of 32 rows or of 32 columns
+// is out of split range, that block of y is computed by multiply_block_weights().
 #include "kernels/quant/tiled_blocks.h"
 
 #include <algorithm>
@@ -21,7 +22,8 @@ namespace {
 constexpr int64_t kBlock = 2 * kTileRows;                // rows, and columns, of a block of y
 constexpr int64_t kChunk = kSumTileSteps * kTileFloats;  // along k: the elements of a partial sum
 constexpr int64_t kStripBlocks = 4;                      // blocks of columns that are packed at a time
-constexpr int64_t kMaxGroupBlocks = 16;                  // blocks of rows that are packed at a time
+constexpr int64_t kMaxTaskStrips = 8;
+constexpr int64_t kMaxGroupBlocks = 16;  // blocks of rows that are packed at a time
 // Beside integers, which are cheap to pack, a chunk of the rows stays in the second-level cache, too.
 constexpr int64_t kIntegerGroupBlocks = 8;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -77,9 +79,16 @@ TiledBlockProduct::TiledBlockProduct(const BlockWeightsProduct& p, DType x_dtype
   const int64_t elements = std::min(k_, kChunk);
   if (has_integers_) packed_bytes_ = 2 * tiled_bytes(elements, TileForm::one) + 2 * kRestsBytes + kScalesBytes;
   else packed_bytes_ = format_ == bf16 ? 0 : 2 * tiled_bytes(elements, w_form_);
-  sums_bytes_ = kStripBlocks * kBlock * sums_stride_ * kFloat;
+  const int64_t strips = divided_up(n_, kStripBlocks * kBlock);
+  // Several tasks a thread, as one may be held up. Beside f32 in three terms no chunk of the rows stays in a cache.
+  task_strips_ = has_integers_ && chunks_ > 1
+                     ? std::clamp<int64_t>(strips / (threads_ > 1 ? 2 * threads_ : 1), 1, kMaxTaskStrips)
+                     : 1;
+  strip_floats_ = chunks_ > 1 ? kStripBlocks * kBlock * sums_stride_ : 0;
+  sums_bytes_ = task_strips_ * strip_floats_ * kFloat;
   wide_bytes_ = x_form_ == TileForm::one ? aligned(BlockWeightsProduct::kMaxRows * k_ * kFloat) : 0;
-  slot_bytes_ = kDecodedBytes + kStripBlocks * packed_bytes_ + sums_bytes_ + kStripBlocks * kBlockBytes + wide_bytes_;
+  slot_bytes_ =
+      kDecodedBytes + kStripBlocks * packed_bytes_ + sums_bytes_ + (kStripBlocks + 1) * kBlockBytes + wide_bytes_;
 }
 
 int64_t TiledBlockProduct::row_pair_bytes(int64_t k) const {
@@ -179,7 +188,7 @@ TiledBlockProduct::Columns TiledBlockProduct::integer_columns_of(const Group& gr
                                     steps, {to, scales + half * kTileRows, rests});
     if (!fits) made.min_magnitude = 0;
     if (!has_rests_) continue;
-    const TileSource source{.data = rests, .row_stride = kTileFloats, .k_stride = 1};
+    const TileSource source{.data = rests, .row_stride = 1, .k_stride = kTileRows};
     made.min_magnitude = std::min(
         made.min_magnitude, pack_left_tiles(source, rows, steps, TileForm::three, packed_rests + half * kRestsBytes));
   }
@@ -195,8 +204,11 @@ void TiledBlockProduct::multiply_integers(std::span<const Columns> all, const ch
     if (has_rests_) {
       const char* const rests_of_rows = rows + steps * 6 * kTileBytes;
       multiply_tiles(TileForm::three, 1, columns.rests, columns.rests + kRestsBytes, rests_of_rows, sums[c], stride);
-    } else {
-      for (int64_t i = 0; i < kBlock; ++i) std::fill_n(sums[c] + i * stride, kBlock, 0.0F);
+    } else {  // by memset(), which has the processor's widest stores
+      constexpr auto kRowBytes = static_cast<size_t>(kBlock) * sizeof(float);
+      if (stride == kBlock) std::memset(sums[c], 0, kBlockBytes);
+      else
+        for (int64_t i = 0; i < kBlock; ++i) std::memset(sums[c] + i * stride, 0, kRowBytes);
     }
   }
   add_scaled_steps(steps, {blocks, all.size()}, rows, stride);
@@ -237,57 +249,90 @@ void TiledBlockProduct::multiply_by_fma(const Group& group, int64_t row, int64_t
 void TiledBlockProduct::store(const Group& group, int64_t row, int64_t column, const float* sums,
                               float* block) const noexcept {
   const int64_t rows = std::min(kBlock, group.rows - row), columns = std::min(kBlock, n_ - column);
+  const BlockWeightsProduct& p = group.p;
+  if (p.y_dtype == f32 && p.epilogue == Epilogue() && rows == kBlock && columns == kBlock) {
+    float* const y = static_cast<float*>(p.y) + (group.first + row) * p.y_stride + column;
+    for (int64_t i = 0; i < kBlock; i += kTileRows)
+      for (int64_t j = 0; j < kBlock; j += kTileRows)
+        transpose_tile(sums + j * kBlock + i, kBlock, y + i * p.y_stride + j, p.y_stride);
+    return;
+  }
+  if (columns < kBlock) std::memset(block, 0, kBlockBytes);
   for (int64_t i = 0; i < rows; i += kTileRows)
     for (int64_t j = 0; j < columns; j += kTileRows)
-      transpose_tile(sums + j * sums_stride_ + i, sums_stride_, block + i * kBlock + j, kBlock);
+      transpose_tile(sums + j * kBlock + i, kBlock, block + i * kBlock + j, kBlock);
   apply_epilogue(group.y, block, kBlock, group.first + row, rows, column, columns);
 }
 
-void TiledBlockProduct::multiply_strip(const Group& group, int64_t strip, char* slot) const noexcept {
-  const TileScope scope;
+/// A block of 32 columns of a task, and what holds for its blocks of rows.
+struct TiledBlockProduct::Column {
+  bool is_out[kMaxGroupBlocks] = {};
+};
+
+void TiledBlockProduct::multiply_strip(const Group& group, int64_t strip, int64_t chunk, float* sums,
+                                       std::span<Column> column_blocks, char* slot) const noexcept {
   auto* const decoded = reinterpret_cast<float*>(slot);
   char* const packed = slot + kDecodedBytes;
-  auto* const sums = reinterpret_cast<float*>(packed + kStripBlocks * packed_bytes_);
-  float* const block = sums + kStripBlocks * kBlock * sums_stride_;
-  float* const wide = block + kStripBlocks * kBlock * kBlock;
+  auto* const blocks = reinterpret_cast<float*>(packed + kStripBlocks * packed_bytes_ + sums_bytes_);
+  float* const block = blocks + kStripBlocks * kBlock * kBlock;
+  float* const wide = block + kBlock * kBlock;
   const int64_t first = strip * kStripBlocks * kBlock;
-  const int64_t column_blocks = std::min(kStripBlocks, divided_up(n_ - first, kBlock));
-  bool is_out[kStripBlocks][kMaxGroupBlocks] = {};
-  for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-    const int64_t elements = chunk_elements(chunk), steps = tile_steps(elements);
-    const char* const rows = group.packed + group_blocks_ * row_pair_bytes(kChunk) * chunk;
-    Columns all[kStripBlocks];
-    for (int64_t c = 0; c < column_blocks; ++c)
-      all[c] = has_integers_ ? integer_columns_of(group, chunk, first + c * kBlock, decoded, packed + c * packed_bytes_)
-                             : columns_of(group, chunk, first + c * kBlock, decoded, packed + c * packed_bytes_);
-    for (int64_t r = 0; r < group.blocks(); ++r) {
-      // Those that are in range, and their sums over the chunk.
-      Columns in_range[kStripBlocks];
-      float *to[kStripBlocks], *of_chunk[kStripBlocks];
-      size_t count = 0;
-      for (int64_t c = 0; c < column_blocks; ++c) {
-        is_out[c][r] |= !split_bf16_suffices(all[c].min_magnitude, group.min_of(chunk, r));
-        if (is_out[c][r]) continue;
-        to[count] = sums + c * kBlock * sums_stride_ + r * kBlock;
-        of_chunk[count] = chunk == 0 ? to[count] : block + c * kBlock * kBlock;
-        in_range[count++] = all[c];
-      }
-      const int64_t stride = chunk == 0 ? sums_stride_ : kBlock;
-      const char* const packed_rows = rows + r * row_pair_bytes(elements);
-      if (has_integers_) multiply_integers({in_range, count}, packed_rows, steps, of_chunk, stride);
-      else
-        for (size_t c = 0; c < count; ++c) multiply_tiles_of(in_range[c], packed_rows, steps, of_chunk[c], stride);
-      for (size_t c = 0; chunk > 0 && c < count; ++c)
-        for (int64_t i = 0; i < (in_range[c].lower.data ? kBlock : kTileRows); i += kTileRows)
-          for (int64_t j = 0; j < kBlock; j += kTileRows)
-            add_tile(of_chunk[c] + i * kBlock + j, kBlock, to[c] + i * sums_stride_ + j, sums_stride_);
+  const int64_t elements = chunk_elements(chunk), steps = tile_steps(elements);
+  const char* const rows = group.packed + group_blocks_ * row_pair_bytes(kChunk) * chunk;
+  const bool is_first = chunk == 0, is_last = chunk + 1 == chunks_;
+  Columns all[kStripBlocks];
+  for (size_t c = 0; c < column_blocks.size(); ++c) {
+    const int64_t column = first + static_cast<int64_t>(c) * kBlock;
+    char* const to = packed + static_cast<int64_t>(c) * packed_bytes_;
+    all[c] = has_integers_ ? integer_columns_of(group, chunk, column, decoded, to)
+                           : columns_of(group, chunk, column, decoded, to);
+  }
+  for (int64_t r = 0; r < group.blocks(); ++r) {
+    // Those that are in range, their sums over the chunk, and their sums over all chunks.
+    Columns in_range[kStripBlocks];
+    float *of_chunk[kStripBlocks], *to[kStripBlocks];
+    size_t count = 0;
+    const bool is_whole = is_first && !is_last;  // sums of the first of several chunks are not added to anything
+    for (size_t c = 0; c < column_blocks.size(); ++c) {
+      bool& is_out = column_blocks[c].is_out[r];
+      is_out |= !split_bf16_suffices(all[c].min_magnitude, group.min_of(chunk, r));
+      if (is_out) continue;
+      const auto at = static_cast<int64_t>(c) * kBlock;
+      to[count] = chunks_ > 1 ? sums + at * sums_stride_ + r * kBlock : nullptr;
+      of_chunk[count] = is_whole ? to[count] : blocks + at * kBlock;
+      in_range[count++] = all[c];
+    }
+    const int64_t stride = is_whole ? sums_stride_ : kBlock;
+    const char* const packed_rows = rows + r * row_pair_bytes(elements);
+    if (has_integers_) multiply_integers({in_range, count}, packed_rows, steps, of_chunk, stride);
+    else
+      for (size_t c = 0; c < count; ++c) multiply_tiles_of(in_range[c], packed_rows, steps, of_chunk[c], stride);
+    for (size_t c = 0; !is_first && c < count; ++c)
+      for (int64_t i = 0; i < (in_range[c].lower.data ? kBlock : kTileRows); i += kTileRows)
+        for (int64_t j = 0; j < kBlock; j += kTileRows) {
+          float *const part = of_chunk[c] + i * kBlock + j, *const sum = to[c] + i * sums_stride_ + j;
+          if (is_last) add_tile(sum, sums_stride_, part, kBlock);
+          else add_tile(part, kBlock, sum, sums_stride_);
+        }
+    for (size_t c = 0; is_last && c < column_blocks.size(); ++c) {
+      const auto at = static_cast<int64_t>(c) * kBlock;
+      if (column_blocks[c].is_out[r]) multiply_by_fma(group, r * kBlock, first + at, wide);
+      else store(group, r * kBlock, first + at, blocks + at * kBlock, block);
     }
   }
-  std::memset(block, 0, kBlockBytes);
-  for (int64_t r = 0; r < group.blocks(); ++r)
-    for (int64_t c = 0; c < column_blocks; ++c)
-      if (is_out[c][r]) multiply_by_fma(group, r * kBlock, first + c * kBlock, wide);
-      else store(group, r * kBlock, first + c * kBlock, sums + c * kBlock * sums_stride_ + r * kBlock, block);
+}
+
+void TiledBlockProduct::multiply_strips(const Group& group, int64_t begin, int64_t end, char* slot) const noexcept {
+  const TileScope scope;
+  Column columns[kMaxTaskStrips * kStripBlocks];
+  auto* const sums = reinterpret_cast<float*>(slot + kDecodedBytes + kStripBlocks * packed_bytes_);
+  for (int64_t chunk = 0; chunk < chunks_; ++chunk)
+    for (int64_t strip = begin; strip < end; ++strip) {
+      const int64_t blocks = divided_up(n_ - strip * kStripBlocks * kBlock, kBlock);
+      const std::span<Column> own(columns + (strip - begin) * kStripBlocks,
+                                  static_cast<size_t>(std::min(kStripBlocks, blocks)));
+      multiply_strip(group, strip, chunk, sums + (strip - begin) * strip_floats_, own, slot);
+    }
 }
 
 void TiledBlockProduct::run(const BlockWeightsProduct& p, const void* x, void* scratch,
@@ -303,8 +348,10 @@ void TiledBlockProduct::run(const BlockWeightsProduct& p, const void* x, void* s
     const int64_t blocks = group.blocks();
     pool.parallel_for(threads_, chunks_ * blocks,
                       [&](int64_t task) { pack_rows(group, task / blocks, task % blocks); });
-    pool.parallel_for(threads_, divided_up(n_, kStripBlocks * kBlock), [&](int64_t strip, int slot) {
-      multiply_strip(group, strip, packed + rows_bytes_ + slot * slot_bytes_);
+    const int64_t strips = divided_up(n_, kStripBlocks * kBlock);
+    pool.parallel_for(threads_, divided_up(strips, task_strips_), [&](int64_t task, int slot) {
+      multiply_strips(group, task * task_strips_, std::min(strips, (task + 1) * task_strips_),
+                      packed + rows_bytes_ + slot * slot_bytes_);
     });
   }
 }

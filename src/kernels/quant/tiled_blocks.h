@@ -31,6 +31,7 @@ class TiledBlockProduct {
   /// Rows that are packed at a time.
   struct Group;
   struct Columns;
+  struct Column;
   int64_t chunk_elements(int64_t chunk) const;
   int64_t row_pair_bytes(int64_t k) const;  // of 32 packed rows, in a chunk of k elements
   int64_t mins_offset() const;              // in scratch memory: the bytes of all packed rows
@@ -39,7 +40,10 @@ class TiledBlockProduct {
   Columns columns_of(const Group& group, int64_t chunk, int64_t column, float* decoded, char* packed) const noexcept;
   Columns integer_columns_of(const Group& group, int64_t chunk, int64_t column, float* rests,
                              char* packed) const noexcept;
-  void multiply_strip(const Group& group, int64_t strip, char* slot) const noexcept;
+  /// The strips [begin, end) of all chunks, and one strip of one chunk, with sums of the chunks so far.
+  void multiply_strips(const Group& group, int64_t begin, int64_t end, char* slot) const noexcept;
+  void multiply_strip(const Group& group, int64_t strip, int64_t chunk, float* sums, std::span<Column> column_blocks,
+                      char* slot) const noexcept;
   void store(const Group& group, int64_t row, int64_t column, const float* sums, float* block) const noexcept;
   void multiply_tiles_of(const Columns& columns, const char* rows, int64_t steps, float* sums,
                          int64_t stride) const noexcept;
@@ -55,6 +59,8 @@ class TiledBlockProduct {
   int64_t chunks_;        // of k
   int64_t group_blocks_;  // of 32 rows, packed at a time
   int64_t sums_stride_;
+  int64_t task_strips_;   // strips of a task
+  int64_t strip_floats_;  // sums of a strip, over several chunks
   int64_t rows_bytes_, packed_bytes_, sums_bytes_, wide_bytes_, slot_bytes_;
 };
 

@@ -154,42 +154,51 @@ RopeTables DecoderBlocks::angles(bool is_local, const Positions& positions) {
 
 // ---- the parts of a layer ----
 
-Value DecoderBlocks::attention(Value x, int64_t layer, const Positions& positions, Cache& cache) {
+/// The last `rows` of what stands along an axis; all, if they are not given.
+static Value last_of(Value x, int64_t axis, const std::optional<Dim>& rows) {
+  return rows ? slice_axis(x, axis, x.dim(axis) - *rows, x.dim(axis)) : x;
+}
+
+Value DecoderBlocks::attention(Value x, int64_t layer, const Positions& positions, Cache& cache,
+                               std::optional<Dim> rows) {
   const std::string at = text_of("layers.", layer, ".attention.");
   graph_.set_scope(text_of("layers.", layer, ".attention"));
   const bool is_windowed = config_.windowed.at(static_cast<size_t>(layer));
   const int64_t d = config_.head_dim, queries = config_.heads * d, keys = config_.kv_heads * d;
-  const Dim n = positions.count;
+  const Dim n = positions.count, asking = rows.value_or(n);
   Value q, k, v;
   if (config_.fused_query_key_value) {
     Value all = linear(x, at + "query_key_value", queries + 2 * keys, config_.query_key_value_bias);
-    q = slice_axis(all, 2, 0, queries);
+    q = slice_axis(last_of(all, 1, rows), 2, 0, queries);
     k = slice_axis(all, 2, queries, queries + keys);
     v = slice_axis(all, 2, queries + keys, queries + 2 * keys);
   } else {
     const int64_t with_gates = config_.gated_attention ? 2 * queries : queries;
-    q = linear(x, at + "query", with_gates, config_.query_key_value_bias);
+    q = linear(last_of(x, 1, rows), at + "query", with_gates, config_.query_key_value_bias);
     k = linear(x, at + "key", keys, config_.query_key_value_bias);
     v = linear(x, at + "value", keys, config_.query_key_value_bias);
   }
   Value gate;
   if (config_.gated_attention) {
-    Value both = reshape(q, {1, n, config_.heads, 2 * d});
+    Value both = reshape(q, {1, asking, config_.heads, 2 * d});
     q = slice_axis(both, 3, 0, d);
-    gate = reshape(slice_axis(both, 3, d, 2 * d), {1, n, queries});
+    gate = reshape(slice_axis(both, 3, d, 2 * d), {1, asking, queries});
   }
-  q = reshape(q, {1, n, config_.heads, d});
+  q = reshape(q, {1, asking, config_.heads, d});
   k = reshape(k, {1, n, config_.kv_heads, d});
   v = reshape(v, {1, n, config_.kv_heads, d});
   if (config_.query_key_norm) q = rms_norm(q, at + "query_norm"), k = rms_norm(k, at + "key_norm");
   if (!config_.learned_positions) {
     const RopeTables table = angles(is_windowed, positions);
-    q = turned(q, table, config_.heads), k = turned(k, table, config_.kv_heads);
+    k = turned(k, table, config_.kv_heads);
+    RopeTables of_queries = table;
+    of_queries.cosines = last_of(table.cosines, 0, rows), of_queries.sines = last_of(table.sines, 0, rows);
+    q = turned(q, of_queries, config_.heads);
   }
   AttentionAttrs attrs{.heads = config_.heads, .kv_heads = config_.kv_heads, .causal = true};
   if (is_windowed) attrs.window = config_.window - 1;
   attrs.scale = config_.attention_scale, attrs.softcap = config_.attention_softcap;
-  Value mixed = reshape(cached_attention(q, k, v, cache, positions, attrs), {1, n, queries});
+  Value mixed = reshape(cached_attention(q, k, v, cache, positions, attrs), {1, asking, queries});
   if (gate) mixed = mixed * sigmoid(gate);
   return linear(mixed, at + "output", config_.hidden, config_.attention_output_bias);
 }
@@ -249,20 +258,20 @@ Value DecoderBlocks::shared_expert(Value x, const std::string& at) {
   return y * broadcast_in_dim(share, y.dims(), {0, 1});
 }
 
-Value DecoderBlocks::layer(Value x, int64_t layer, const Positions& positions, Cache& cache) {
+Value DecoderBlocks::layer(Value x, int64_t layer, const Positions& positions, Cache& cache, std::optional<Dim> rows) {
   const std::string at = text_of("layers.", layer, ".");
   const auto within = [&] { graph_.set_scope(text_of("layers.", layer)); };
   within();
   Value read = norm(x, at + "attention_norm"), mixed;
   switch (config_.mixer(layer)) {
-    case TokenMixer::attention: mixed = attention(read, layer, positions, cache); break;
-    case TokenMixer::mamba: mixed = mamba(read, layer, cache); break;
-    case TokenMixer::mamba2: mixed = mamba2(read, layer, cache); break;
-    case TokenMixer::gated_delta_net: mixed = gated_delta_net(read, layer, cache); break;
+    case TokenMixer::attention: mixed = attention(read, layer, positions, cache, rows); break;
+    case TokenMixer::mamba: mixed = last_of(mamba(read, layer, cache), 1, rows); break;
+    case TokenMixer::mamba2: mixed = last_of(mamba2(read, layer, cache), 1, rows); break;
+    case TokenMixer::gated_delta_net: mixed = last_of(gated_delta_net(read, layer, cache), 1, rows); break;
   }
   within();
   if (config_.post_norms) mixed = norm(mixed, at + "attention_post_norm");
-  x = x + mixed;
+  x = last_of(x, 1, rows) + mixed;
   if (!config_.has_feed_forward) return x;
   read = norm(x, at + "feed_forward_norm");
   const bool is_sparse = !config_.sparse.empty() && config_.sparse.at(static_cast<size_t>(layer));
@@ -299,10 +308,10 @@ Graph decoder_graph(const LanguageModelConfig& config, const DecoderBlocks::Weig
     const bool has_attention = config.mixer(i) == TokenMixer::attention;
     DecoderBlocks::Cache one;
     (has_attention ? one.keys : one.convolution) = first, (has_attention ? one.values : one.state) = second;
-    x = blocks.layer(x, i, positions, one);
+    x = i + 1 < config.layers ? blocks.layer(x, i, positions, one) : blocks.layer(x, i, positions, one, rows);
     first = has_attention ? one.keys : one.convolution, second = has_attention ? one.values : one.state;
   }
-  Value y = blocks.logits(slice_axis(x, 1, n - rows, n));
+  Value y = blocks.logits(x);
   g.output(reshape(y, {rows, config.vocabulary}), "logits");
   for (size_t i = 0; i < inputs.size(); ++i) g.output(kept[i], inputs[i].name);
   g.set_scope("");

@@ -1,7 +1,8 @@
-// See the header. The sums of a step leave the tiles through memory. Vector instructions scale and add those of the
-// last step but one while the tiles multiply: some rows behind each of the step's twelve tile products, as whatever
-// stands behind several of them would wait. The sums of the last step are stored one by one, each just before its tile
-// begins anew, when its product is done.
+// See the header. The sums of a step leave the tiles through memory: each is stored just before its tile begins anew,
+// when its product is done. Vector instructions scale and add them while the tiles multiply the next step: some rows
+// behind each of its twelve tile products, as whatever stands behind several of them would wait. All blocks of rows
+// take a step before the next one begins, so that what is read of the right operand, all sums, and the one array of
+// products stay in the first-level cache. Tiles are loaded some products before they are used.
 #include "kernels/gemm/amx/scaled_steps.h"
 
 #include "kernels/vector/highway_targets.h"
@@ -50,83 +51,107 @@ struct Addition {
 
 class Stream {
  public:
-  /// `products` has room for two steps. It is no member: its address is known to the tile instructions, and the members
+  /// `products` has room for a step. It is no member: its address is known to the tile instructions, and the members
   /// are to stay in registers.
   HWY_INLINE Stream(int64_t steps, std::span<const ScaledRows> blocks, const char* right, int64_t stride,
-                    float (*products)[kRows * kTiledColumns])
-      : steps_(steps), stride_(stride), first_right_(right), block_(blocks.data()), end_(block_ + blocks.size()),
-        products_(products) {
-    begin_block();
+                    float* products)
+      : steps_(steps), stride_(stride), left_(steps * static_cast<int64_t>(blocks.size())), first_(blocks.data()),
+        block_(first_), end_(first_ + blocks.size()), right_(right), products_(products) {
+    next_ = place();
   }
   HWY_INLINE void run() {
+    load_tile<4>(next_.upper), load_tile<5>(next_.lower);
+    load_tile<6>(next_.right + 4 * kTileBytes), load_tile<7>(next_.right + 5 * kTileBytes);
+    const int64_t count = left_;
     step<false, false>();
-    if (!is_at_end()) step<true, false>();
-    while (!is_at_end()) step<true, true>();
-    float* const last = products_of(count_ - 1);
-    store_sums<0>(last), store_sums<1>(last + kTileRows);
-    store_sums<2>(last + kTileRows * kTiledColumns), store_sums<3>(last + kTileRows * kTiledColumns + kTileRows);
-    if (count_ > 1) add_rows(products_of(count_ - 2), before_, 0, kRows);
-    add_rows(last, last_, 0, kRows);
+    if (left_ > 0) step<true, false>();
+    while (left_ > 0) step<true, true>();
+    if (count > 1) add_rows(before_, first_row_of(kSlots), kRows);
+    store_sums<0>(products_), store_sums<1>(products_ + kTileRows);
+    store_sums<2>(products_ + kTileRows * kTiledColumns), store_sums<3>(products_ + kTileRows * (kTiledColumns + 1));
+    add_rows(last_, 0, kRows);
   }
 
  private:
-  HWY_INLINE bool is_at_end() const { return block_ == end_; }
-  HWY_INLINE float* products_of(int64_t step) { return products_[step & 1]; }
-  HWY_INLINE void begin_block() {
-    upper_ = block_->upper, lower_ = block_->lower, right_ = first_right_;
-    now_ = {block_->scales, block_->sums}, left_ = steps_;
+  struct Place {
+    const char *upper = nullptr, *lower = nullptr, *right = nullptr;
+    Addition to;
+  };
+  HWY_INLINE Place place() const {
+    return {block_->upper + step_ * kTileBytes,
+            block_->lower + step_ * kTileBytes,
+            right_ + step_ * kRightBytes,
+            {block_->scales + step_ * kRows, block_->sums}};
+  }
+  /// Behind the last one stands the first one again, whose tiles are loaded for nothing.
+  HWY_INLINE void find_next() {
+    if (++block_ == end_) {
+      block_ = first_;
+      if (++step_ == steps_) step_ = 0;
+    }
+    next_ = place();
   }
 
-  HWY_INLINE void add_rows(const float* products, const Addition& to, int64_t begin, int64_t end) const {
+  HWY_INLINE void add_rows(const Addition& to, int64_t begin, int64_t end) const {
     const hn::ScalableTag<float> d;
     RLX_UNROLL for (int64_t i = begin; i < end; ++i) {
       float* const sums = to.sums + i * stride_;
-      const float* const from = products + i * kTiledColumns;
+      const float* const from = products_ + i * kTiledColumns;
       const auto scale = hn::Set(d, to.scales[i]);
       const auto first = hn::MulAdd(scale, hn::Load(d, from), hn::LoadU(d, sums));
       const auto second = hn::MulAdd(scale, hn::Load(d, from + kTileRows), hn::LoadU(d, sums + kTileRows));
       hn::StoreU(first, d, sums), hn::StoreU(second, d, sums + kTileRows);
     }
   }
+  /// The rows of a step are added behind products kFirst to kSlots - 1 of the next one, where its upper tiles are
+  /// stored, and kLate more of that behind it, which must leave before its lower tiles are stored.
+  static constexpr int64_t kFirst = 3, kLate = 2;
+  static constexpr int64_t first_row_of(int64_t slot) { return kRows * (slot - kFirst) / (kSlots - kFirst + kLate); }
 
-  /// One tile product: kSlot / 4 is the term, the smallest first, kSlot % 4 the tile of sums.
+  /// One tile product: kSlot / 4 is the term, the smallest first. The terms behind the first one take the tiles in an
+  /// order that frees a right tile early.
   template <int kSlot, bool kStores, bool kAdds>
   HWY_INLINE void slot() {
-    constexpr int kTile = kSlot % 4, kTerm = 2 - kSlot / 4;
+    constexpr int kOrder[] = {0, 1, 2, 3, 0, 2, 1, 3, 0, 2, 1, 3};
+    constexpr int kTile = kOrder[kSlot];
     if constexpr (kSlot < 4) {
       if constexpr (kStores)
-        store_sums<kTile>(products_of(count_ + 1) + kTile / 2 * kTileRows * kTiledColumns + kTile % 2 * kTileRows);
+        store_sums<kTile>(products_ + kTile / 2 * kTileRows * kTiledColumns + kTile % 2 * kTileRows);
       zero_tile<kTile>();
     }
-    if constexpr (kSlot == 0) load_tile<4>(upper_);
-    if constexpr (kSlot == 2) load_tile<5>(lower_);
-    if constexpr (kTile < 2) load_tile<6 + kTile>(right_ + (2 * kTerm + kTile) * kTileBytes);
     add_tile_product<kTile>();
-    if constexpr (kAdds) add_rows(products_of(count_), before_, kRows * kSlot / kSlots, kRows * (kSlot + 1) / kSlots);
+    if constexpr (kSlot == 2) load_tile<6>(now_.right + 2 * kTileBytes);
+    if constexpr (kSlot == 3) load_tile<7>(now_.right + 3 * kTileBytes);
+    if constexpr (kSlot == 5) load_tile<6>(now_.right);
+    if constexpr (kSlot == 7) load_tile<7>(now_.right + kTileBytes);
+    if constexpr (kSlot == 9) load_tile<6>(next_.right + 4 * kTileBytes);
+    if constexpr (kSlot == 10) load_tile<4>(next_.upper);
+    if constexpr (kSlot == 11) load_tile<7>(next_.right + 5 * kTileBytes), load_tile<5>(next_.lower);
+    if constexpr (kAdds && kSlot < kLate)
+      add_rows(before_, first_row_of(kSlots + kSlot), first_row_of(kSlots + kSlot + 1));
+    if constexpr (kStores && kSlot >= kFirst) add_rows(last_, first_row_of(kSlot), first_row_of(kSlot + 1));
   }
   template <bool kStores, bool kAdds>
   HWY_INLINE void step() {
+    now_ = next_;
+    find_next();
     slot<0, kStores, kAdds>(), slot<1, kStores, kAdds>(), slot<2, kStores, kAdds>(), slot<3, kStores, kAdds>();
     slot<4, kStores, kAdds>(), slot<5, kStores, kAdds>(), slot<6, kStores, kAdds>(), slot<7, kStores, kAdds>();
     slot<8, kStores, kAdds>(), slot<9, kStores, kAdds>(), slot<10, kStores, kAdds>(), slot<11, kStores, kAdds>();
-    before_ = last_, last_ = now_, ++count_;
-    if (--left_ > 0) {
-      upper_ += kTileBytes, lower_ += kTileBytes, right_ += kRightBytes, now_.scales += kRows;
-    } else if (++block_ != end_) {
-      begin_block();
-    }
+    before_ = last_, last_ = now_.to, --left_;
   }
 
-  int64_t steps_, stride_, left_ = 0;
-  int64_t count_ = 0;  ///< of all steps
-  const char *first_right_, *upper_ = nullptr, *lower_ = nullptr, *right_ = nullptr;
-  const ScaledRows *block_, *end_;
-  Addition now_, last_, before_;  ///< of this step, the last one, and that before it
-  float (*products_)[kRows * kTiledColumns];
+  int64_t steps_, stride_, step_ = 0;
+  int64_t left_;  ///< of all steps
+  const ScaledRows *first_, *block_, *end_;
+  const char* right_;
+  Place now_, next_;
+  Addition last_, before_;  ///< of the last step, and that before it
+  float* products_;
 };
 
 void add_scaled_steps(int64_t steps, std::span<const ScaledRows> blocks, const char* right, int64_t stride) {
-  HWY_ALIGN float products[2][kRows * kTiledColumns];
+  HWY_ALIGN float products[kRows * kTiledColumns];
   if (steps > 0 && !blocks.empty()) Stream(steps, blocks, right, stride, products).run();
 }
 
