@@ -184,12 +184,14 @@ int64_t wrong_convolution(const ConvolutionArgs& a, bool channels_last, const Co
   return wrong;
 }
 
-void check_geometry(const Geometry& g, Random& random) {
+/// `largest` 0: any value may be the largest one.
+void check_geometry(const Geometry& g, Random& random, int32_t largest = 0) {
   const Activation activations[] = {Activation::none, Activation::relu, Activation::relu6};
   for (const bool channels_last : {false, true}) {
     const ConvolutionArgs a = args_of(g, channels_last);
     const Epilogue e{random.below(2) != 0, random.below(2) != 0, activations[static_cast<size_t>(random.below(3))],
-                     std::array{127, 1023, 255, 16383}[static_cast<size_t>(random.below(4))], random.below(2) != 0};
+                     largest > 0 ? largest : std::array{127, 1023, 255, 16383}[static_cast<size_t>(random.below(4))],
+                     random.below(2) != 0};
     ConvolutionOperands in(a, pixels_of(a.in_dims, a.spatial), pixels_of(a.out_dims, a.spatial), random);
     if (e.is_positive)
       for (float& v : in.x) v = std::fabs(v);
@@ -236,6 +238,8 @@ TEST_CASE_FIXTURE(MatrixTiles, "convolutions in 8 bits have the bits of their de
       {2, 2, 6, 16, 1, {2, 2, 1}, {3, 3, 1}, ones, none, none, ones},            // no outputs
   };
   for (const Geometry& g : cases) check_geometry(g, random);
+  // Weights beyond the cache.
+  check_geometry({2, 1, 8300, 64, 1, {4, 5, 1}, {1, 1, 1}, ones, none, none, ones}, random, 255);
 }
 
 TEST_CASE_FIXTURE(MatrixTiles, "rows of values that do not fit the cache are exact") {

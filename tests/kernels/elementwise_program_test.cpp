@@ -198,6 +198,40 @@ TEST_CASE("each op rounds its f16 result, unless its dtype is f32") {
   });
 }
 
+TEST_CASE("conversions between floats round once where they stand, whether ops, stores or both read them") {
+  for_each_target([] {
+    for (const int64_t n : {1, 16, 100, 1025, 5000})
+      for (const int64_t step : {1, 3}) {
+        Elements x(bf16, n * step), y(f32, n * step), wide(f32, n), narrow(bf16, n), product(f32, n),
+            half(f16, n * step);
+        ElementwiseProgram p;
+        const auto a = p.apply(Op::convert, f32, p.load(bf16, 0)), b = p.load(f32, 1);
+        const auto rounded = p.apply(Op::convert, bf16, p.apply(Op::add, f32, a, b));
+        p.store(a, 0), p.store(rounded, 1);
+        p.store(p.apply(Op::mul, f32, p.apply(Op::convert, f32, rounded), a), 2);
+        p.store(p.apply(Op::convert, f16, b), 3);
+        p.compile();
+        for (int64_t i = 0; i < n; ++i)
+          x.set(i * step, static_cast<double>(i % 199 - 99) / 8),
+              y.set(i * step, static_cast<double>(i % 1023) / 256 + 9);
+        Scratch scratch(p.scratch_bytes());
+        const ElementwiseBuffer from[] = {{x.data(), {step}}, {y.data(), {step}}};
+        const ElementwiseBuffer to[] = {
+            {wide.data(), {1}}, {narrow.data(), {1}}, {product.data(), {1}}, {half.data(), {step}}};
+        p.run({1, {n}, from, to}, 0, n, scratch.data());
+        Elements sums(bf16, n), halves(f16, n);  // which round as they are set
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          const double u = x[i * step], v = y[i * step];
+          sums.set(i, u + v), halves.set(i, v);
+          wrong += wide[i] != u || narrow[i] != sums[i] || product[i] != sums[i] * u || half[i * step] != halves[i];
+        }
+        INFO(n, " elements, ", step, " apart");
+        CHECK(wrong == 0);
+      }
+  });
+}
+
 TEST_CASE("a product and a sum of f16 in one are rounded once, also among other ops") {
   for_each_target([] {
     // The sum is just below the middle of two f16, where f32 has to round to: from there it would go up.

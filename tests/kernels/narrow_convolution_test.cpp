@@ -162,6 +162,7 @@ TEST_CASE_FIXTURE(MatrixTiles, "convolutions of bf16 on tiles are as exact as f3
       {2, 1, 32, 32, 1, {4, 4}, {3, 3}, {3, 2}, {5, 6}, {4, 7}, ones},  // windows of padding alone
       {1, 2, 32, 40, 1, {50, 1}, {3, 1}, {2, 1}, {1, 0}, {1, 0}, ones},
       {1, 1, 64, 64, 1, {40, 1}, ones, ones, none, none, ones},
+      {2, 1, 2560, 104, 1, {7, 16}, ones, ones, none, none, ones},  // weights beyond the cache, pixels in two blocks
   };
   for (const Geometry& g : cases) {
     const ConvolutionArgs a = args_of(g);

@@ -201,7 +201,7 @@ TEST_CASE("integer convolution wraps in its output dtype") {
 }
 
 TEST_CASE("pools of pixels with contiguous channels find the largest and the smallest, NaN before all") {
-  for (const DType dtype : {f32, bf16})
+  for (const DType dtype : {f32, bf16, f16})
     for (const ReduceOp op : {ReduceOp::max, ReduceOp::min})
       for (const int64_t channels : {1, 5, 16, 37}) {
         ReduceWindowArgs a;

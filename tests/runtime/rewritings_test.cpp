@@ -106,3 +106,41 @@ TEST_CASE("logsumexp over several trailing axes, whatever their order") {
   }
   CHECK(line_of({{f32, {3, 4, 5}}}, [](Values v) { return logsumexp(v[0], {0, 1}); }).verdict == Verdict::composed);
 }
+
+TEST_CASE("max and min pools of 16 bits choose among their numbers without widening them") {
+  for (DType t : {f16, bf16})
+    for (PoolKind kind : {PoolKind::max, PoolKind::min}) {
+      const Type x{t, {2, 3, 9, 8}};
+      check_rewritten(
+          {x},
+          [=](Values v) {
+            return pool(v[0], {kind, {3, 3}, {2, 2}, {1, 1}});
+          },
+          0);
+      check_rewritten(
+          {x},
+          [=](Values v) {
+            return pool(v[0], {kind, {2, 2}, {2, 2}});
+          },
+          0);
+      check_rewritten(
+          {x},
+          [=](Values v) {
+            return pool(v[0], {kind, {2, 3}, {1, 1}, {0, 1}, {}, {2, 1}});
+          },
+          0);
+      check_rewritten(
+          {x},
+          [=](Values v) {
+            return pool(v[0], {kind, {9, 8}});
+          },
+          0);
+    }
+  const auto by_largest = [](Values v) { return pool(v[0], {PoolKind::max, {3, 3}, {2, 2}, {1, 1}}); };
+  const std::vector<Type> images = {{bf16, {2, 3, 9, 8}}};
+  const Graph legal = legalize(trace(images, by_largest), Device::cpu());
+  CHECK(std::none_of(legal.nodes().begin(), legal.nodes().end(), [](const Node& n) { return n.op == &op::convert; }));
+  const auto mean = [](Values v) { return pool(v[0], {PoolKind::mean, {3, 3}}); };
+  CHECK(line_of(images, mean).verdict == Verdict::composed);
+  CHECK(line_of({{f32, {2, 3, 9, 8}}}, by_largest).verdict == Verdict::composed);
+}

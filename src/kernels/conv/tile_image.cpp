@@ -21,6 +21,19 @@ int64_t dividing_step(int64_t bytes) {
   return 0;
 }
 
+/// Pixels of three colours of 16 bits, each filled up with a zero and written at once.
+void interleave_colours(const char* from, int64_t colour, int64_t pixel, int64_t count, char* to) {
+  const auto at = [](const char* p) {
+    uint16_t v = 0;
+    std::memcpy(&v, p, sizeof v);
+    return uint64_t{v};
+  };
+  for (int64_t i = 0; i < count; ++i, from += pixel, to += 8) {
+    const uint64_t colours = at(from) | at(from + colour) << 16 | at(from + 2 * colour) << 32;
+    std::memcpy(to, &colours, sizeof colours);
+  }
+}
+
 }  // namespace
 
 TileImage::Dim TileImage::dim_of(const ConvolutionArgs& a, int d) {
@@ -148,13 +161,18 @@ TileImage::Row TileImage::row_at(int64_t i, uint8_t zero, char* copy) const noex
 void TileImage::copy_rows(const void* x, int64_t begin, int64_t end, char* copy) const noexcept {
   const auto* from = static_cast<const char*>(x);
   const int64_t channels = a_.in_channels, x_col = a_.x_strides[a_.spatial - 1];
-  if (a_.x_channel_stride == 1 && x_col == channels)
+  const bool are_colours = element_ == 2 && channels == 3;
+  if (a_.x_channel_stride == 1 && x_col == channels && !are_colours)
     return write_rows(begin, end, 0, copy, [&](int64_t first, int64_t count, char* to) {
       std::memcpy(to, from + first * element_, static_cast<size_t>(count * element_));
     });
   for (int64_t i = begin; i < end; ++i) {
     const Row r = row_at(i, 0, copy);
     if (r.count == 0) continue;
+    if (are_colours) {
+      interleave_colours(from + r.from * 2, a_.x_channel_stride * 2, x_col * 2, r.count, r.to);
+      continue;
+    }
     if (pixel_ > channels * element_) std::memset(r.to, 0, static_cast<size_t>(r.count * pixel_));
     for (int64_t c = 0; c < channels; ++c) {
       const char* at = from + (r.from + c * a_.x_channel_stride) * element_;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <complex>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -139,7 +140,9 @@ To converted(From v) {
 
 template <class To, class From>
 void convert(void* dst, const void* a, const void*, const void*, int64_t n) noexcept {
-  for (int64_t i = 0; i < n; ++i) static_cast<To*>(dst)[i] = converted<To>(static_cast<const From*>(a)[i]);
+  if constexpr (std::is_same_v<To, From>) std::memmove(dst, a, static_cast<size_t>(n) * sizeof(To));
+  else
+    for (int64_t i = 0; i < n; ++i) static_cast<To*>(dst)[i] = converted<To>(static_cast<const From*>(a)[i]);
 }
 /// Converts to a float narrower than f32; find_narrow's loop still has to round the result.
 template <class From>

@@ -139,6 +139,7 @@ class ElementwiseProgram {
     std::vector<uint8_t> bytes;  ///< of an element, by slot
     std::vector<uint16_t> of;    ///< the slot of each value
   };
+  void read_through_widenings();
   void put_in_order();
   Slots make_steps();
   void lay_out(const Slots& slots);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "base/rounded_up.h"
 #include "kernels/elementwise/elementwise.h"
@@ -62,6 +63,11 @@ bool keeps_dtype(ElementwiseOp op, DType in) {
     case ElementwiseOp::abs: return is_float(in) && in != f8e8m0fnu;
     default: return false;
   }
+}
+
+/// Whether it converts floats that a register holds as f32 to such floats: it only rounds, if at all.
+bool only_rounds(ElementwiseOp op, DType in, DType out) {
+  return op == ElementwiseOp::convert && domain_of(in) == Domain::f32 && domain_of(out) == Domain::f32;
 }
 
 /// Whether the kernel's results have the register representation of `out`.
@@ -139,6 +145,18 @@ void ElementwiseProgram::store(Value value, int result) {
   stores_.push_back({value, result});
 }
 
+/// Lets ops read what was converted to f32 instead of the result, as a register holds both alike. (Which kernel an fma
+/// has depends on the dtype.)
+void ElementwiseProgram::read_through_widenings() {
+  for (Node& node : nodes_) {
+    if (node.what != Node::What::op || node.op == ElementwiseOp::fma) continue;
+    for (Value* v : {&node.a, &node.b, &node.c})
+      while (*v != kNone && nodes_[*v].what == Node::What::op && nodes_[*v].dtype == f32 &&
+             only_rounds(nodes_[*v].op, nodes_[nodes_[*v].a].dtype, f32))
+        *v = nodes_[*v].a;
+  }
+}
+
 /// Reorders the nodes so that most results are an operand of the next op, where they are still in vector registers:
 /// depth-first from each stored value, its deepest operand last. Drops nodes that no stored value needs.
 void ElementwiseProgram::put_in_order() {
@@ -175,6 +193,7 @@ void ElementwiseProgram::put_in_order() {
 
 void ElementwiseProgram::compile() {
   threaded_target_ = threaded_code_target();
+  read_through_widenings();
   put_in_order();
   lay_out(make_steps());
 }
@@ -215,17 +234,44 @@ ElementwiseProgram::Slots ElementwiseProgram::make_steps() {
   const auto release = [&](size_t value) {
     if (nodes_[value].what == Node::What::op) free[slot_bytes[slot_of[value]]].push_back(slot_of[value]);
   };
+  // Writes what the register of `from` holds, as the node's dtype.
+  const auto store_of = [](const Node& node, Value from, const Stored& to) {
+    Step store;
+    store.what = What::store;
+    store.operands[0] = from;
+    store.buffer = to.result;
+    store.bytes = static_cast<uint8_t>(byte_size(node.dtype));
+    store.register_bytes = static_cast<uint8_t>(domain_bytes(domain_of(node.dtype)));
+    store.kernel = find_store(node.dtype);
+    return store;
+  };
+  // A store rounds, too. So a conversion that nothing but a store reads is no step: the store reads what is converted.
+  const auto store_that_rounds = [&](size_t i) -> const Stored* {
+    const Node& node = nodes_[i];
+    if (node.what != Node::What::op || uses[i] != 1 || !only_rounds(node.op, nodes_[node.a].dtype, node.dtype))
+      return nullptr;
+    if (nodes_[node.a].what == Node::What::constant || nodes_[node.a].dtype == node.dtype) return nullptr;
+    const auto found = std::find_if(stores_.begin(), stores_.end(), [&](const Stored& s) { return s.value == i; });
+    return found == stores_.end() ? nullptr : &*found;
+  };
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     const size_t bytes = domain_bytes(domain_of(node.dtype));
+    if (const Stored* to = store_that_rounds(i)) {
+      body.push_back(store_of(node, node.a, *to));
+      slot_of[i] = slot_of[node.a];
+      if (last_use[node.a] == i) release(node.a);
+      continue;
+    }
     Step step;
     step.register_bytes = static_cast<uint8_t>(bytes);
     if (node.what == Node::What::op) {
       const DType in = nodes_[node.op == ElementwiseOp::select ? node.b : node.a].dtype;
       step.kernel = find_kernel(node.op, in, node.dtype);
       step.then = keeps_dtype(node.op, in) ? nullptr : find_narrow(node.dtype);
+      if (step.then && only_rounds(node.op, in, node.dtype)) step.kernel = std::exchange(step.then, nullptr);
       step.is_costly = is_costly(node.op);
-      if (in == f32 && node.dtype == f32) step.interleaved = find_f32_interleaved(node.op);
+      if (domain_of(in) == Domain::f32 && node.dtype == f32) step.interleaved = find_f32_interleaved(node.op);
       std::array<Value, 3> operands{node.a, node.b, node.c};
       for (size_t k = 0; k < 3; ++k) {
         step.operands[k] = operands[k] == kNone ? node.a : operands[k];
@@ -281,13 +327,7 @@ ElementwiseProgram::Slots ElementwiseProgram::make_steps() {
     bool is_first_store = true;
     for (const Stored& s : stores_) {
       if (s.value != i) continue;
-      Step store;
-      store.what = What::store;
-      store.operands[0] = static_cast<Value>(i);
-      store.buffer = s.result;
-      store.bytes = static_cast<uint8_t>(byte_size(node.dtype));
-      store.register_bytes = static_cast<uint8_t>(bytes);
-      store.kernel = find_store(node.dtype);
+      const Step store = store_of(node, static_cast<Value>(i), s);
       if (node.what == Node::What::op && is_first_store && !store.kernel) {
         body.back().forwards = true;
         body.back().buffer = s.result;
@@ -304,15 +344,7 @@ ElementwiseProgram::Slots ElementwiseProgram::make_steps() {
   steps_.insert(steps_.end(), loads.begin(), loads.end());
   // Constants are filled once per call, but their stores run for each tile.
   for (const Stored& s : stores_) {
-    if (nodes_[s.value].what != Node::What::constant) continue;
-    Step store;
-    store.what = What::store;
-    store.operands[0] = s.value;
-    store.buffer = s.result;
-    store.bytes = static_cast<uint8_t>(byte_size(nodes_[s.value].dtype));
-    store.register_bytes = static_cast<uint8_t>(domain_bytes(domain_of(nodes_[s.value].dtype)));
-    store.kernel = find_store(nodes_[s.value].dtype);
-    body.push_back(store);
+    if (nodes_[s.value].what == Node::What::constant) body.push_back(store_of(nodes_[s.value], s.value, s));
   }
   steps_.insert(steps_.end(), body.begin(), body.end());
   return slots;

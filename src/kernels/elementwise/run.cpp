@@ -280,7 +280,8 @@ class ElementwiseProgram::Run {
       from = s.kernel ? raw_ : slot(s.dst);
       std::byte* to = from;
       tile_.for_each_run(operand, [&](int64_t offset, int64_t stride, int64_t n) {
-        gather_elements(s.bytes, data + offset * s.bytes, stride * s.bytes, to, n);
+        if (stride == 0) repeat_element(s.bytes, data + offset * s.bytes, to, n);
+        else gather_elements(s.bytes, data + offset * s.bytes, stride * s.bytes, to, n);
         to += n * s.bytes;
       });
     }

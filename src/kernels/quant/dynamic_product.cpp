@@ -78,6 +78,62 @@ HWY_INLINE hn::Vec<DRow> load_some(const X* from, int64_t count) {
   return load_f32(DRow(), values);
 }
 
+using DShort = hn::Repartition<int16_t, DRow>;
+
+/// round(x), ties to even, in the lower 16 bits of each lane, for |x| below 2^15: beside 1.5 * 2^23, the last bit of an
+/// f32 is worth 1. A conversion to integers would also have to care for larger numbers.
+HWY_INLINE hn::Vec<DBits> rounded_to_short(hn::Vec<DRow> x) {
+  return hn::BitCast(DBits(), hn::Add(x, hn::Set(DRow(), 0x1.8p23f)));
+}
+/// The next values of a row, as many as a vector of i16 has: round(x * factor), ties to even.
+HWY_INLINE hn::Vec<DShort> next_values(const float* x, hn::Vec<DRow> factor) {
+  const DRow d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto first = rounded_to_short(hn::Mul(hn::LoadU(d, x), factor));
+  const auto second = rounded_to_short(hn::Mul(hn::LoadU(d, x + lanes), factor));
+  return hn::ConcatEven(DShort(), hn::BitCast(DShort(), second), hn::BitCast(DShort(), first));
+}
+HWY_INLINE hn::Vec<DShort> next_values(const BF16* x, hn::Vec<DRow> factor) {
+  const DRow d;
+  const DBits di;
+  // Of each two numbers the second is the upper half of an f32, whose other bits are cleared, and so is the first when
+  // it is shifted up. What they give is put back in the same way, so that nothing is moved between lanes.
+  const auto pairs =
+      hn::BitCast(di, hn::LoadU(hn::Repartition<uint16_t, DRow>(), reinterpret_cast<const uint16_t*>(x)));
+  const auto upper = hn::BitCast(d, hn::And(pairs, hn::Set(di, -0x10000)));
+  const auto lower = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+  const auto odd = rounded_to_short(hn::Mul(upper, factor)), even = rounded_to_short(hn::Mul(lower, factor));
+  return hn::OddEven(hn::BitCast(DShort(), hn::ShiftLeft<16>(odd)), hn::BitCast(DShort(), even));
+}
+
+/// Writes the values of whole vectors, and returns how many there are.
+template <class X>
+HWY_INLINE int64_t write_whole_vectors(const X* x, int64_t count, hn::Vec<DRow> factor, uint8_t, int16_t* to,
+                                       int16_t*) {
+  const DShort d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(next_values(x + i, factor), d, to + i);
+  return i;
+}
+template <class X>
+HWY_INLINE int64_t write_whole_vectors(const X* x, int64_t count, hn::Vec<DRow> factor, uint8_t flip, int8_t* to,
+                                       int8_t* low) {
+  const DShort d16;
+  const hn::Rebind<int8_t, DShort> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    auto values = next_values(x + i, factor);
+    if (low) {
+      hn::StoreU(hn::DemoteTo(d, hn::And(values, hn::Set(d16, int16_t{127}))), d, low + i);
+      values = hn::ShiftRight<7>(values);
+    }
+    hn::StoreU(hn::Xor(hn::DemoteTo(d, values), hn::Set(d, static_cast<int8_t>(flip))), d, to + i);
+  }
+  return i;
+}
+
 /// T: of the values; X: of x.
 template <class T, class X>
 HWY_INLINE void write_values(const RowToQuantize& row, float factor) {
@@ -92,27 +148,22 @@ HWY_INLINE void write_values(const RowToQuantize& row, float factor) {
     const int64_t count = std::min(row.piece, row.k - first);
     const X* from = static_cast<const X*>(row.x) + first;
     T *const to = reinterpret_cast<T*>(piece), *const low_to = reinterpret_cast<T*>(low);
-    // NearestInt: ties to even.
-    const auto write = [&](auto x, auto store, int64_t i) HWY_ATTR {
+    // The rest of the piece: what there is, and zeros.
+    for (int64_t i = write_whole_vectors(from, count, hn::Set(d, factor), row.flip, to, low_to); i < row.piece;
+         i += lanes) {
+      const auto bytes = static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T);
+      const auto store = [&](auto v, T* at) HWY_ATTR {
+        HWY_ALIGN T last[16];
+        hn::Store(v, dc, last);
+        std::memcpy(at, last, bytes);
+      };
+      const auto x = load_some(from + i, std::clamp<int64_t>(count - i, 0, lanes));
       auto value = hn::NearestInt(hn::Mul(x, hn::Set(d, factor)));
       if (low) {
         store(hn::DemoteTo(dc, hn::And(value, hn::Set(di, 127))), low_to + i);
         value = hn::ShiftRight<7>(value);
       }
       store(hn::Xor(hn::DemoteTo(dc, value), flip), to + i);
-    };
-    int64_t i = 0;
-    for (; i + lanes <= count; i += lanes)
-      write(
-          load_f32(d, from + i), [&](auto v, T* at) HWY_ATTR { hn::StoreU(v, dc, at); }, i);
-    for (; i < row.piece; i += lanes) {
-      const auto bytes = static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T);
-      const auto store_last = [&](auto v, T* at) HWY_ATTR {
-        HWY_ALIGN T last[16];
-        hn::Store(v, dc, last);
-        std::memcpy(at, last, bytes);
-      };
-      write(load_some(from + i, std::max<int64_t>(count - i, 0)), store_last, i);
     }
     if (low) low += row.step;
   }
@@ -154,25 +205,33 @@ HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
   }
 }
 
+/// The bits of the magnitudes of the next numbers, of f32 those of a vector of them, of bf16 the largest of each two.
+HWY_INLINE hn::Vec<DBits> next_magnitudes(const float* x) {
+  return hn::And(hn::BitCast(DBits(), hn::LoadU(DRow(), x)), hn::Set(DBits(), 0x7fffffff));
+}
+HWY_INLINE hn::Vec<DBits> next_magnitudes(const BF16* x) {
+  const DBits d;
+  const hn::Repartition<uint16_t, DRow> du16;
+  const auto pairs = hn::BitCast(d, hn::LoadU(du16, reinterpret_cast<const uint16_t*>(x)));
+  return hn::Max(hn::And(pairs, hn::Set(d, 0x7fff0000)), hn::And(hn::ShiftLeft<16>(pairs), hn::Set(d, 0x7fff0000)));
+}
+
 /// The bits of the largest magnitude. Magnitudes are ordered as their bits are, with infinity above all numbers and NaN
 /// above infinity.
 template <class X>
 HWY_INLINE uint32_t largest_bits(const X* x, int64_t count) {
-  const DRow d;
   const DBits di;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto magnitude = hn::Set(di, 0x7fffffff);
-  const auto bits_at = [&](int64_t at)
-                           HWY_ATTR { return hn::And(hn::BitCast(DBits(), load_f32(DRow(), x + at)), magnitude); };
+  const auto lanes = static_cast<int64_t>(hn::Lanes(di)), step = lanes * 4 / static_cast<int64_t>(sizeof(X));
   auto most = hn::Zero(di), most2 = most, most3 = most, most4 = most;
   int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    most = hn::Max(most, bits_at(i)), most2 = hn::Max(most2, bits_at(i + lanes));
-    most3 = hn::Max(most3, bits_at(i + 2 * lanes)), most4 = hn::Max(most4, bits_at(i + 3 * lanes));
+  for (; i + 4 * step <= count; i += 4 * step) {
+    most = hn::Max(most, next_magnitudes(x + i)), most2 = hn::Max(most2, next_magnitudes(x + i + step));
+    most3 = hn::Max(most3, next_magnitudes(x + i + 2 * step)),
+    most4 = hn::Max(most4, next_magnitudes(x + i + 3 * step));
   }
   for (; i < count; i += lanes) {
     const auto v = load_some(x + i, std::min(lanes, count - i));
-    most = hn::Max(most, hn::And(hn::BitCast(di, v), magnitude));
+    most = hn::Max(most, hn::And(hn::BitCast(di, v), hn::Set(di, 0x7fffffff)));
   }
   most = hn::Max(hn::Max(most, most2), hn::Max(most3, most4));
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));

@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "kernels/quant/int8_tiles.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/gemm/amx/interleaved-inl.h"
 #include "kernels/vector/activation-inl.h"
 #include "kernels/vector/bf16_pairs-inl.h"
 
@@ -20,14 +21,15 @@
 namespace rlx::kernels {
 namespace {
 
-/// Sums of up to two tiles and 32 channels, and where they end. Scales and bias are those of the 32 channels.
+/// Sums of up to two tiles and 32 channels, and where they end. Scales and bias begin with those of the first channel.
 struct Int8Block {
   const int32_t* sums;
   const TileImage::Tile *upper,
-      *lower;       ///< lower is null if there is one, or if the second sums are those of low bytes
-  bool has_planes;  ///< the second sums are those of low bytes
-  const float *lesser, *greater, *bias;
-  const void* residual;  ///< of the first pixel, of all channels; may be null
+      *lower;                   ///< lower is null if there is one, or if the second sums are those of low bytes
+  bool has_planes;              ///< the second sums are those of low bytes
+  float scale;                  ///< of the values
+  const float *w_scale, *bias;  ///< the bias may be null
+  const void* residual;         ///< of the first pixel, of all channels; may be null
   void* y;
   int64_t column;    ///< the first channel
   bool rounds;       ///< the processor has an instruction that rounds to bf16
@@ -48,21 +50,30 @@ namespace {
 
 // Y is the dtype of y and residual: float or BF16.
 
+/// Rows [begin, end) of the sums.
 template <class Y, bool kPlanes, bool kWhole, class Act>
-HWY_INLINE void finish_int8_rows(const Int8Block& b, const TileImage::Tile& tile, const int32_t* sums, Act act) {
+void finish_int8_rows(const Int8Block& b, int64_t begin, int64_t end) {
+  const Act act{};
   const DWide d;
   const DNarrow d16;
   const hn::ScalableTag<int32_t> di;
-  const auto lesser0 = hn::LoadU(d, b.lesser), lesser1 = hn::LoadU(d, b.lesser + 16);
-  const auto greater0 = hn::LoadU(d, b.greater), greater1 = hn::LoadU(d, b.greater + 16);
-  const auto bias0 = hn::LoadU(d, b.bias), bias1 = hn::LoadU(d, b.bias + 16);
   const auto first = static_cast<size_t>(std::min<int64_t>(b.columns, 16));
   const auto mask0 = hn::FirstN(d, first), mask1 = hn::FirstN(d, static_cast<size_t>(b.columns) - first);
   const auto mask16 = hn::FirstN(d16, static_cast<size_t>(b.columns));
-  for (int64_t i = 0; i < kTileRows; ++i, sums += kTiledColumns) {
-    const int64_t pixel = tile.outputs[i];
+  const auto load = [&](auto mask, const float* from)
+                        HWY_ATTR { return kWhole ? hn::LoadU(d, from) : hn::MaskedLoad(mask, d, from); };
+  const auto x_scale = hn::Set(d, b.scale), w0 = load(mask0, b.w_scale), w1 = load(mask1, b.w_scale + 16);
+  const auto is_less0 = hn::Lt(w0, x_scale), is_less1 = hn::Lt(w1, x_scale);
+  const auto lesser0 = hn::IfThenElse(is_less0, w0, x_scale), greater0 = hn::IfThenElse(is_less0, x_scale, w0);
+  const auto lesser1 = hn::IfThenElse(is_less1, w1, x_scale), greater1 = hn::IfThenElse(is_less1, x_scale, w1);
+  const auto none = hn::Set(d, -0.0f);  // adding it changes nothing
+  const auto bias0 = b.bias ? load(mask0, b.bias) : none, bias1 = b.bias ? load(mask1, b.bias + 16) : none;
+  const int64_t next = 2 * kTileRows * b.channels;  // the same channels of the pixels of the next two tiles
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t pixel = i < kTileRows ? b.upper->outputs[i] : b.lower->outputs[i - kTileRows];
     if (pixel < 0) continue;
     const int64_t at = pixel * b.channels + b.column;
+    const int32_t* const sums = b.sums + i * kTiledColumns;
     auto sum0 = hn::Load(di, sums), sum1 = hn::Load(di, sums + 16);
     if constexpr (kPlanes) {
       const int32_t* low = sums + kTileRows * kTiledColumns;
@@ -73,77 +84,102 @@ HWY_INLINE void finish_int8_rows(const Int8Block& b, const TileImage::Tile& tile
     auto v1 = hn::Add(hn::Mul(hn::Mul(hn::ConvertTo(d, sum1), lesser1), greater1), bias1);
     if constexpr (sizeof(Y) == 4) {
       if (const auto* r = static_cast<const float*>(b.residual)) {
+        __builtin_prefetch(r + at + next, 0, 2), __builtin_prefetch(r + at + next + 16, 0, 2);
         v0 = hn::Add(v0, kWhole ? hn::LoadU(d, r + at) : hn::MaskedLoad(mask0, d, r + at));
         v1 = hn::Add(v1, kWhole ? hn::LoadU(d, r + at + 16) : hn::MaskedLoad(mask1, d, r + at + 16));
       }
       v0 = act(d, v0), v1 = act(d, v1);
       auto* const y = static_cast<float*>(b.y) + at;
+      __builtin_prefetch(y + next, 0, 2), __builtin_prefetch(y + next + 16, 0, 2);
       if constexpr (kWhole) hn::StoreU(v0, d, y), hn::StoreU(v1, d, y + 16);
       else hn::BlendedStore(v0, mask0, d, y), hn::BlendedStore(v1, mask1, d, y + 16);
     } else {
       if (b.residual) {
         const auto* from = static_cast<const uint16_t*>(b.residual) + at;
         const auto r = kWhole ? hn::LoadU(d16, from) : hn::MaskedLoad(mask16, d16, from);
+        __builtin_prefetch(from + next, 0, 2);
         v0 = hn::Add(v0, widened(hn::LowerHalf(DNarrowHalf(), r)));
         v1 = hn::Add(v1, widened(hn::UpperHalf(DNarrowHalf(), r)));
       }
       v0 = act(d, v0), v1 = act(d, v1);
       const auto out = b.rounds ? rounded_to_bf16<true>(v0, v1) : rounded_to_bf16<false>(v0, v1);
       auto* const y = static_cast<uint16_t*>(b.y) + at;
+      __builtin_prefetch(y + next, 0, 2);
       if constexpr (kWhole) hn::StoreU(out, d16, y);
       else hn::BlendedStore(out, mask16, d16, y);
     }
   }
 }
-template <class Y, bool kPlanes, bool kWhole>
-void finish_int8(const Int8Block& b, Activation activation) {
-  with_activation(activation, [&](auto act) HWY_ATTR {
-    finish_int8_rows<Y, kPlanes, kWhole>(b, *b.upper, b.sums, act);
-    if (b.lower) finish_int8_rows<Y, false, kWhole>(b, *b.lower, b.sums + kTileRows * kTiledColumns, act);
+using FinishInt8Rows = void (*)(const Int8Block& b, int64_t begin, int64_t end);
+template <class Y, bool kPlanes>
+FinishInt8Rows finish_int8_with(Activation activation, bool is_whole) {
+  FinishInt8Rows finish = nullptr;
+  with_activation(activation, [&](auto act) {
+    finish = is_whole ? finish_int8_rows<Y, kPlanes, true, decltype(act)>
+                      : finish_int8_rows<Y, kPlanes, false, decltype(act)>;
   });
+  return finish;
 }
-template <class Y>
-void finish_int8_of(const Int8Block& b, Activation activation) {
+FinishInt8Rows finish_int8_of(const Int8Block& b, Activation activation, DType dtype) {
   const bool is_whole = b.columns == kTiledColumns;
-  if (b.has_planes && is_whole) finish_int8<Y, true, true>(b, activation);
-  else if (b.has_planes) finish_int8<Y, true, false>(b, activation);
-  else if (is_whole) finish_int8<Y, false, true>(b, activation);
-  else finish_int8<Y, false, false>(b, activation);
+  if (dtype == bf16)
+    return b.has_planes ? finish_int8_with<BF16, true>(activation, is_whole)
+                        : finish_int8_with<BF16, false>(activation, is_whole);
+  return b.has_planes ? finish_int8_with<float, true>(activation, is_whole)
+                      : finish_int8_with<float, false>(activation, is_whole);
 }
 
-HWY_INLINE hn::Vec<DWide> sixteen_at(const float* x) { return hn::LoadU(DWide(), x); }
-HWY_INLINE hn::Vec<DWide> sixteen_at(const BF16* x) {
-  return widened(hn::LoadU(DNarrowHalf(), reinterpret_cast<const uint16_t*>(x)));
+using DShorts = hn::RebindToSigned<DNarrow>;
+/// round(x), ties to even, in the lower 16 bits of each lane, for |x| below 2^15: beside 1.5 * 2^23, the last bit of an
+/// f32 is worth 1.
+HWY_INLINE hn::Vec<DWide> rounded_beside(hn::Vec<DWide> x) { return hn::Add(x, hn::Set(DWide(), 0x1.8p23f)); }
+/// round(x * factor) of 32 numbers, ties to even.
+HWY_INLINE hn::Vec<DShorts> next_shorts(const float* x, hn::Vec<DWide> factor) {
+  const DWide d;
+  const DShorts d16;
+  const auto first = rounded_beside(hn::Mul(hn::LoadU(d, x), factor));
+  const auto second = rounded_beside(hn::Mul(hn::LoadU(d, x + 16), factor));
+  return hn::ConcatEven(d16, hn::BitCast(d16, second), hn::BitCast(d16, first));
 }
-/// 16 values, as bytes, of each plane.
-template <bool kPlanes, bool kUnsigned>
-HWY_INLINE void quantize_sixteen(hn::Vec<DWide> x, hn::Vec<DWide> factor, char* values, char* low) {
-  const hn::Rebind<int8_t, DWide> dc;
-  const hn::Rebind<uint8_t, DWide> du;
-  const hn::RebindToSigned<DWide> di;
-  const auto value = hn::NearestInt(hn::Mul(x, factor));  // ties to even
+HWY_INLINE hn::Vec<DShorts> next_shorts(const BF16* x, hn::Vec<DWide> factor) {
+  // Of each two numbers the second is an f32's upper half, and the first when it is shifted up: nothing changes lanes.
+  const DWide d;
+  const auto pairs = hn::BitCast(DWideBits(), hn::LoadU(DNarrow(), reinterpret_cast<const uint16_t*>(x)));
+  const auto upper = hn::BitCast(d, hn::And(pairs, hn::Set(DWideBits(), 0xffff0000u)));
+  const auto lower = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+  const auto odd = rounded_beside(hn::Mul(upper, factor)), even = rounded_beside(hn::Mul(lower, factor));
+  return hn::OddEven(hn::BitCast(DShorts(), hn::ShiftLeft<16>(hn::BitCast(DWideBits(), odd))),
+                     hn::BitCast(DShorts(), even));
+}
+/// 32 values, as bytes, of each plane.
+template <bool kPlanes, bool kUnsigned, class X>
+HWY_INLINE void quantize_next(const X* x, hn::Vec<DWide> factor, char* values, char* low) {
+  const DShorts d16;
+  const hn::Rebind<int8_t, DShorts> d;
+  const hn::Rebind<uint8_t, DShorts> du;
+  const auto value = next_shorts(x, factor);
   if constexpr (kPlanes) {
-    hn::StoreU(hn::DemoteTo(dc, hn::ShiftRight<7>(value)), dc, reinterpret_cast<int8_t*>(values));
-    hn::StoreU(hn::DemoteTo(dc, hn::And(value, hn::Set(di, 127))), dc, reinterpret_cast<int8_t*>(low));
+    hn::StoreU(hn::DemoteTo(d, hn::ShiftRight<7>(value)), d, reinterpret_cast<int8_t*>(values));
+    hn::StoreU(hn::DemoteTo(d, hn::And(value, hn::Set(d16, int16_t{127}))), d, reinterpret_cast<int8_t*>(low));
   } else if constexpr (kUnsigned) {
     hn::StoreU(hn::DemoteTo(du, value), du, reinterpret_cast<uint8_t*>(values));
   } else {
-    hn::StoreU(hn::DemoteTo(dc, value), dc, reinterpret_cast<int8_t*>(values));
+    hn::StoreU(hn::DemoteTo(d, value), d, reinterpret_cast<int8_t*>(values));
   }
 }
 template <bool kPlanes, bool kUnsigned, class X>
 void quantize_some(const X* x, int64_t count, float scale, char* values, char* low) {
+  constexpr int64_t kStep = 32;
   const auto factor = hn::Set(DWide(), 1 / scale);
   const auto low_at = [&](int64_t i) { return kPlanes ? low + i : low; };
   int64_t i = 0;
-  for (; i + 16 <= count; i += 16)
-    quantize_sixteen<kPlanes, kUnsigned>(sixteen_at(x + i), factor, values + i, low_at(i));
+  for (; i + kStep <= count; i += kStep) quantize_next<kPlanes, kUnsigned>(x + i, factor, values + i, low_at(i));
   if (i == count) return;
   const auto rest = static_cast<size_t>(count - i);
-  alignas(64) X some[16] = {};
-  char some_values[16], some_low[16];
+  alignas(64) X some[kStep] = {};
+  char some_values[kStep], some_low[kStep];
   std::memcpy(some, x + i, rest * sizeof(X));
-  quantize_sixteen<kPlanes, kUnsigned>(sixteen_at(some), factor, some_values, some_low);
+  quantize_next<kPlanes, kUnsigned>(some, factor, some_values, some_low);
   std::memcpy(values + i, some_values, rest);
   if constexpr (kPlanes) std::memcpy(low + i, some_low, rest);
 }
@@ -152,11 +188,18 @@ void quantize_some(const X* x, int64_t count, float scale, char* values, char* l
 
 }  // namespace
 
-void finish_int8_block([[maybe_unused]] const Int8Block& b, [[maybe_unused]] Activation activation,
-                       [[maybe_unused]] DType dtype) {
+/// Multiplies `tiles`, if there are any, beside the epilogue of the block before, if there is one.
+void multiply_int8_beside([[maybe_unused]] const TilesAt* tiles, [[maybe_unused]] void* sums,
+                          [[maybe_unused]] const Int8Block* before, [[maybe_unused]] Activation activation,
+                          [[maybe_unused]] DType dtype) {
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
-  if (dtype == bf16) finish_int8_of<BF16>(b, activation);
-  else finish_int8_of<float>(b, activation);
+  if (!before) return multiply_tiles_at(*tiles, sums);
+  const FinishInt8Rows finish = finish_int8_of(*before, activation, dtype);
+  const int64_t rows = (before->lower ? 2 : 1) * kTileRows;
+  if (!tiles) return finish(*before, 0, rows);
+  const auto finish_some = [&](int64_t begin, int64_t end) HWY_ATTR { finish(*before, begin, end); };
+  if (tiles->values == TileValues::u8) multiply_tiles_beside_rows<TileValues::u8>(*tiles, sums, rows, finish_some);
+  else multiply_tiles_beside_rows<TileValues::i8>(*tiles, sums, rows, finish_some);
 #endif
 }
 
@@ -210,7 +253,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rlx::kernels {
 
-HWY_EXPORT(finish_int8_block);
+HWY_EXPORT(multiply_int8_beside);
 HWY_EXPORT(bf16_range_bits);
 HWY_EXPORT(quantize_some_bf16);
 HWY_EXPORT(quantize_some_f32);
@@ -230,9 +273,14 @@ void quantize_bytes(DType dtype, const void* x, int64_t count, float scale, bool
 
 void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int64_t begin, int64_t end, int64_t first,
                          int64_t last) noexcept {
+  // Where all weights stay in the second-level cache, two tiles are multiplied with each of them before the next two
+  // are, so that results and residuals are written and read in their order.
+  constexpr int64_t kWeightBytesInCache = 512 << 10;
+  const int64_t panel_bytes = image.panel_bytes();
+  const bool stay = (last - first) * panel_bytes <= kWeightBytesInCache;
+  const int64_t at_once = stay ? 2 : end - begin, together = call.low ? 1 : 2;
   // While tiles multiply, the epilogue of the block before is computed.
   alignas(64) int32_t sums[2][2 * kTileRows * kTiledColumns];
-  float lesser[2][kTiledColumns], greater[2][kTiledColumns], bias[2][kTiledColumns];
   int turn = 0;
   const TileScope scope(image.k_bytes());
   TilesAt tiles;
@@ -242,40 +290,35 @@ void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int6
   Int8Block block{};
   block.rounds = tiles_round_to_bf16();
   block.channels = call.channels, block.has_planes = call.low != nullptr;
+  block.residual = call.residual, block.y = call.y, block.scale = call.scale;
   Int8Block before{};
-  const auto finish_before = [&] {
-    if (before.sums) HWY_DYNAMIC_DISPATCH(finish_int8_block)(before, call.activation, call.dtype);
+  const auto multiply = [&](const TilesAt* next, void* to) {
+    HWY_DYNAMIC_DISPATCH(multiply_int8_beside)
+    (next, to, before.sums ? &before : nullptr, call.activation, call.dtype);
   };
-  const int64_t together = call.low ? 1 : 2, panel_bytes = image.panel_bytes();
-  for (int64_t panel = first; panel < last; ++panel) {
-    tiles.right = call.weights + panel * panel_bytes;
-    const int64_t column = panel * kTiledColumns;
-    block.columns = std::min(kTiledColumns, call.channels - column);
-    const int64_t of_panel = panel % 2;
-    for (int64_t j = 0; j < kTiledColumns; ++j) {
-      const bool is_there = j < block.columns;
-      const float w_scale = is_there ? call.w_scale[column + j] : 0;
-      lesser[of_panel][j] = w_scale < call.scale ? w_scale : call.scale;
-      greater[of_panel][j] = w_scale < call.scale ? call.scale : w_scale;
-      bias[of_panel][j] = is_there && call.bias ? call.bias[column + j] : -0.0f;  // adding -0 changes nothing
-    }
-    block.lesser = lesser[of_panel], block.greater = greater[of_panel], block.bias = bias[of_panel];
-    block.residual = call.residual, block.y = call.y, block.column = column;
-    PacedPrefetch paced(panel + 1 < last ? tiles.right + panel_bytes : nullptr, panel_bytes,
-                        divided_up(end - begin, together), tiles.steps);
-    for (int64_t t = begin; t < end; t += together) {
-      block.upper = &image.tiles()[static_cast<size_t>(t)];
-      block.lower = !call.low && t + 1 < end ? block.upper + 1 : nullptr;
-      tiles.upper = call.values + block.upper->at;
-      tiles.lower = call.low ? call.low + block.upper->at : block.lower ? call.values + block.lower->at : nullptr;
-      paced.give(tiles);
-      block.sums = sums[turn];
-      multiply_tiles_at(tiles, sums[turn]);
-      finish_before();
-      before = block, turn ^= 1;
+  for (int64_t from = begin; from < end; from += at_once) {
+    const int64_t to = std::min(end, from + at_once);
+    for (int64_t panel = first; panel < last; ++panel) {
+      tiles.right = call.weights + panel * panel_bytes;
+      const bool is_new = from == begin && panel + 1 < last;  // the panel that comes next
+      PacedPrefetch paced(is_new ? tiles.right + panel_bytes : nullptr, panel_bytes, divided_up(to - from, together),
+                          tiles.steps);
+      block.column = panel * kTiledColumns;
+      block.columns = std::min(kTiledColumns, call.channels - block.column);
+      block.w_scale = call.w_scale + block.column, block.bias = call.bias ? call.bias + block.column : nullptr;
+      for (int64_t t = from; t < to; t += together) {
+        block.upper = &image.tiles()[static_cast<size_t>(t)];
+        block.lower = !call.low && t + 1 < to ? block.upper + 1 : nullptr;
+        tiles.upper = call.values + block.upper->at;
+        tiles.lower = call.low ? call.low + block.upper->at : block.lower ? call.values + block.lower->at : nullptr;
+        paced.give(tiles);
+        block.sums = sums[turn];
+        multiply(&tiles, sums[turn]);
+        before = block, turn ^= 1;
+      }
     }
   }
-  finish_before();
+  if (before.sums) multiply(nullptr, nullptr);
 }
 
 }  // namespace rlx::kernels

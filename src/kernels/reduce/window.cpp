@@ -23,6 +23,7 @@ constexpr int64_t kSegment = 256;  // outputs accumulated together
 /// Loads and stores elements of type T that are accumulated as A.
 template <class T, class A>
 struct Access {
+  using Element = T;
   using Accumulator = A;
   static A load(const ReduceWindowArgs& a, int64_t i) { return convert_in(static_cast<const T*>(a.x)[i]); }
   static void store(const ReduceWindowArgs& a, int64_t i, A v) { static_cast<T*>(a.y)[i] = convert_out(v); }
@@ -37,7 +38,6 @@ struct Access {
     else return static_cast<T>(v);
   }
 };
-using AccessF32 = Access<float, float>;
 struct AccessF8 {
   using Accumulator = float;
   static float load(const ReduceWindowArgs& a, int64_t i) {
@@ -98,10 +98,10 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
           const int64_t step = to - from > 1 ? along.stride * a.x_strides[last] : 0;
           int64_t i = base;
           if (from < to) i += (from * along.stride + tap[last] * along.dilation - along.low) * a.x_strides[last];
-          if constexpr (std::is_same_v<Access, AccessF32>)
+          if constexpr (requires { typename Access::Element; } && std::is_same_v<A, float>)
             if (step == 1) {
-              combine_rows(a.op, &totals[static_cast<size_t>(from - first)], static_cast<const float*>(a.x) + i,
-                           to - from);
+              combine_rows(a.op, a.dtype, &totals[static_cast<size_t>(from - first)],
+                           static_cast<const typename Access::Element*>(a.x) + i, to - from);
               from = to;
             }
           for (int64_t o = from; o < to; ++o, i += step) {
@@ -181,8 +181,8 @@ constexpr int64_t kMaxPixelTaps = 64;
 
 /// Whether it is a max or min pool of pixels with contiguous channels: nothing slides along the last dim.
 bool is_pool_of_channels(const ReduceWindowArgs& a) {
-  if ((a.op != ReduceOp::max && a.op != ReduceOp::min) || (a.dtype != f32 && a.dtype != bf16) || a.rank < 2)
-    return false;
+  if ((a.op != ReduceOp::max && a.op != ReduceOp::min) || a.rank < 2) return false;
+  if (a.dtype != f32 && a.dtype != bf16 && a.dtype != f16) return false;
   const int last = a.rank - 1;
   int64_t taps = 1;
   for (int d = 0; d < a.rank; ++d) {
@@ -193,42 +193,57 @@ bool is_pool_of_channels(const ReduceWindowArgs& a) {
   return a.window[last] == 1 && a.stride[last] == 1 && a.low[last] == 0 && a.x_strides[last] == 1 &&
          a.x_dims[last] == a.out_dims[last];
 }
+/// The element of dim d that an output reads through a tap, or -1 in padding. (A stride may be any size.)
+int64_t position_of(const ReduceWindowArgs& a, int d, int64_t output, int64_t tap) {
+  int64_t at = 0;
+  const bool is_inside = !__builtin_mul_overflow(output, a.stride[d], &at) &&
+                         !__builtin_add_overflow(at, tap * a.window_dilation[d] - a.low[d], &at) && at >= 0 &&
+                         at < a.x_dims[d];
+  return is_inside ? at : -1;
+}
+/// The offsets of what an output reads along the first `dims` dims, in the order of the taps. Returns how many there
+/// are.
+int64_t tap_offsets(const ReduceWindowArgs& a, const int64_t* output, int dims, int64_t* offsets) {
+  int64_t count = 0, tap[kMaxWindowRank]{};
+  for (bool is_more = true; is_more;) {
+    int64_t offset = 0;
+    bool is_inside = true;
+    for (int d = 0; d < dims && is_inside; ++d) {
+      const int64_t at = position_of(a, d, output[d], tap[d]);
+      is_inside = at >= 0, offset += at * a.x_strides[d];
+    }
+    if (is_inside) offsets[count++] = offset;
+    is_more = false;
+    for (int d = dims - 1; d >= 0 && !is_more; --d) {
+      is_more = ++tap[d] < a.window[d];
+      if (!is_more) tap[d] = 0;
+    }
+  }
+  return count;
+}
 void pool_of_channels(const ReduceWindowArgs& a, int64_t begin, int64_t end) {
-  const int last = a.rank - 1;
+  const int last = a.rank - 1, along = last - 1;
   const auto size = static_cast<int64_t>(byte_size(a.dtype));
   const int64_t channels = a.out_dims[last];
   const bool is_max = a.op == ReduceOp::max;
-  const float infinity = std::numeric_limits<float>::infinity();
+  const float neutral = is_max ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
+  int64_t outer[kMaxPixelTaps], outer_count = 0;  // of the dims but the last two, for a row of outputs
   for (int64_t at = begin; at < end;) {
     const int64_t channel = at % channels, n = std::min(channels - channel, end - at);
     int64_t index[kMaxWindowRank]{}, rest = at / channels;
-    for (int d = last - 1; d >= 0; --d) index[d] = rest % a.out_dims[d], rest /= a.out_dims[d];
+    for (int d = along; d >= 0; --d) index[d] = rest % a.out_dims[d], rest /= a.out_dims[d];
+    if (at == begin || index[along] == 0) outer_count = tap_offsets(a, index, along, outer);
     const void* rows[kMaxPixelTaps];
-    int64_t count = 0, tap[kMaxWindowRank]{};
-    for (bool is_more = true; is_more;) {
-      int64_t from = channel;
-      bool is_inside = true;
-      for (int d = 0; d < last && is_inside; ++d) {
-        int64_t position = 0;  // a stride may be any size
-        is_inside = !__builtin_mul_overflow(index[d], a.stride[d], &position) &&
-                    !__builtin_add_overflow(position, tap[d] * a.window_dilation[d] - a.low[d], &position) &&
-                    position >= 0 && position < a.x_dims[d];
-        if (is_inside) from += position * a.x_strides[d];
-      }
-      if (is_inside) rows[count++] = static_cast<const char*>(a.x) + from * size;
-      is_more = false;
-      for (int d = last - 1; d >= 0; --d) {
-        if (++tap[d] < a.window[d]) {
-          is_more = true;
-          break;
-        }
-        tap[d] = 0;
-      }
-    }
+    int64_t count = 0;
+    for (int64_t o = 0; o < outer_count; ++o)
+      for (int64_t tap = 0; tap < a.window[along]; ++tap)
+        if (const int64_t p = position_of(a, along, index[along], tap); p >= 0)
+          rows[count++] = static_cast<const char*>(a.x) + (outer[o] + p * a.x_strides[along] + channel) * size;
     char* const y = static_cast<char*>(a.y) + at * size;
     if (count > 0) extreme_of_rows(is_max, a.dtype, rows, count, n, y);
-    else if (a.dtype == f32) std::fill_n(reinterpret_cast<float*>(y), n, is_max ? -infinity : infinity);
-    else std::fill_n(reinterpret_cast<BF16*>(y), n, from_f32<BF16>(is_max ? -infinity : infinity));
+    else if (a.dtype == f32) std::fill_n(reinterpret_cast<float*>(y), n, neutral);
+    else if (a.dtype == bf16) std::fill_n(reinterpret_cast<BF16*>(y), n, from_f32<BF16>(neutral));
+    else std::fill_n(reinterpret_cast<F16*>(y), n, from_f32<F16>(neutral));
     at += n;
   }
 }
@@ -248,7 +263,7 @@ void reduce_window(const ReduceWindowArgs& args, int64_t begin, int64_t end) noe
   if (is_integer(args.dtype))
     return with_integer_type(args.dtype, [&]<class T>() { slide_integer<T>(args, begin, end); });
   switch (args.dtype) {
-    case DType::f32: return slide_float<AccessF32>(args, begin, end);
+    case DType::f32: return slide_float<Access<float, float>>(args, begin, end);
     case DType::f16: return slide_float<Access<F16, float>>(args, begin, end);
     case DType::bf16: return slide_float<Access<BF16, float>>(args, begin, end);
     case DType::f64: return slide_float<Access<double, double>>(args, begin, end);

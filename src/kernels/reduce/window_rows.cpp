@@ -1,6 +1,8 @@
 // See the header.
 #include "kernels/reduce/window_rows.h"
 
+#include <type_traits>
+
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,17 +16,18 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class F>
-void for_rows(float* totals, const float* x, int64_t count, F f) {
+template <class T, class F>
+void for_rows(float* totals, const T* x, int64_t count, F f) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(f(hn::LoadU(d, totals + i), hn::LoadU(d, x + i)), d, totals + i);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(f(hn::LoadU(d, totals + i), load_f32(d, x + i)), d, totals + i);
   if (const auto rest = static_cast<size_t>(count - i); rest > 0)
     store_f32_some(f(load_f32_some(d, totals + i, rest), load_f32_some(d, x + i, rest)), d, totals + i, rest);
 }
 
-void combine(ReduceOp op, float* totals, const float* x, int64_t count) {
+template <class T>
+void combine(ReduceOp op, float* totals, const T* x, int64_t count) {
   const auto kept = [](auto stays, auto total, auto v)
                         HWY_ATTR { return hn::IfThenElse(hn::Or(stays, hn::IsNaN(total)), total, v); };
   switch (op) {
@@ -37,8 +40,14 @@ void combine(ReduceOp op, float* totals, const float* x, int64_t count) {
   }
 }
 
+void combine_any(ReduceOp op, DType dtype, float* totals, const void* x, int64_t count) {
+  if (dtype == f32) combine(op, totals, static_cast<const float*>(x), count);
+  else if (dtype == bf16) combine(op, totals, static_cast<const BF16*>(x), count);
+  else combine(op, totals, static_cast<const F16*>(x), count);
+}
+
 template <bool kMax, class T>
-void extreme(const void* const* rows, int64_t count, int64_t n, T* y) {
+void extreme(const void* const* rows, int64_t count, int64_t first, int64_t n, T* y) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto of_all = [&](auto load) HWY_ATTR {
@@ -50,17 +59,51 @@ void extreme(const void* const* rows, int64_t count, int64_t n, T* y) {
     }
     return total;
   };
-  int64_t i = 0;
+  int64_t i = first;
   for (; i + lanes <= n; i += lanes)
     store_f32(of_all([&](const T* row) HWY_ATTR { return load_f32(d, row + i); }), d, y + i);
   if (const auto rest = static_cast<size_t>(n - i); rest > 0)
     store_f32_some(of_all([&](const T* row) HWY_ATTR { return load_f32_some(d, row + i, rest); }), d, y + i, rest);
 }
+/// The same for whole vectors of 16-bit floats, by their bits, of which those of an infinity are `infinite`. Returns
+/// how many elements these are.
+template <bool kMax>
+int64_t extreme_of_bits(const void* const* rows, int64_t count, int64_t n, int16_t infinite, int16_t* y) {
+  const hn::ScalableTag<int16_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto magnitude = hn::Set(d, int16_t{0x7fff});
+  // Bits that are ordered as their numbers are; applied again, it gives back the number.
+  const auto ordered = [&](auto v) HWY_ATTR { return hn::Xor(v, hn::And(hn::ShiftRight<15>(v), magnitude)); };
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    auto v = hn::LoadU(d, static_cast<const int16_t*>(rows[0]) + i);
+    auto total = ordered(v), most = hn::And(v, magnitude);
+    for (int64_t r = 1; r < count; ++r) {
+      v = hn::LoadU(d, static_cast<const int16_t*>(rows[r]) + i);
+      total = kMax ? hn::Max(total, ordered(v)) : hn::Min(total, ordered(v));
+      most = hn::Max(most, hn::And(v, magnitude));
+    }
+    const auto is_nan = hn::Gt(most, hn::Set(d, infinite));  // of any of them, whose sign says nothing
+    hn::StoreU(hn::IfThenElse(is_nan, magnitude, ordered(total)), d, y + i);
+  }
+  return i;
+}
+template <class T>
+void extreme_of(bool is_max, const void* const* rows, int64_t count, int64_t n, void* y) {
+  int64_t first = 0;
+  if constexpr (sizeof(T) == 2) {
+    const int16_t infinite = std::is_same_v<T, BF16> ? 0x7f80 : 0x7c00;
+    auto* const bits = static_cast<int16_t*>(y);
+    first = is_max ? extreme_of_bits<true>(rows, count, n, infinite, bits)
+                   : extreme_of_bits<false>(rows, count, n, infinite, bits);
+  }
+  if (is_max) extreme<true>(rows, count, first, n, static_cast<T*>(y));
+  else extreme<false>(rows, count, first, n, static_cast<T*>(y));
+}
 void extreme_any(bool is_max, DType dtype, const void* const* rows, int64_t count, int64_t n, void* y) {
-  if (dtype == f32 && is_max) extreme<true>(rows, count, n, static_cast<float*>(y));
-  else if (dtype == f32) extreme<false>(rows, count, n, static_cast<float*>(y));
-  else if (is_max) extreme<true>(rows, count, n, static_cast<BF16*>(y));
-  else extreme<false>(rows, count, n, static_cast<BF16*>(y));
+  if (dtype == f32) extreme_of<float>(is_max, rows, count, n, y);
+  else if (dtype == bf16) extreme_of<BF16>(is_max, rows, count, n, y);
+  else extreme_of<F16>(is_max, rows, count, n, y);
 }
 
 }  // namespace
@@ -71,12 +114,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rlx::kernels {
 namespace {
-HWY_EXPORT(combine);
+HWY_EXPORT(combine_any);
 HWY_EXPORT(extreme_any);
 }  // namespace
 
-void combine_rows(ReduceOp op, float* totals, const float* x, int64_t count) noexcept {
-  HWY_DYNAMIC_DISPATCH(combine)(op, totals, x, count);
+void combine_rows(ReduceOp op, DType dtype, float* totals, const void* x, int64_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(combine_any)(op, dtype, totals, x, count);
 }
 
 void extreme_of_rows(bool is_max, DType dtype, const void* const* rows, int64_t count, int64_t n, void* y) noexcept {

@@ -8,10 +8,10 @@
 
 namespace rlx::kernels {
 
-/// totals[i] = totals[i] (op) x[i] for sum, prod, max and min; a NaN on either side gives NaN.
-void combine_rows(ReduceOp op, float* totals, const float* x, int64_t count) noexcept;
+/// totals[i] = totals[i] (op) x[i] for sum, prod, max and min; a NaN on either side gives NaN. x: f32, bf16 or f16.
+void combine_rows(ReduceOp op, DType dtype, float* totals, const void* x, int64_t count) noexcept;
 
-/// y[i] is the largest (or the smallest) of rows[r][i], `count` of them, at least one; NaN if one is. f32 or bf16.
+/// y[i] is the largest (or the smallest) of rows[r][i], `count` of them, at least one; NaN if one is. f32, bf16 or f16.
 void extreme_of_rows(bool is_max, DType dtype, const void* const* rows, int64_t count, int64_t n, void* y) noexcept;
 
 }  // namespace rlx::kernels

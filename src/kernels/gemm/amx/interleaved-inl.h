@@ -2,7 +2,7 @@
 // tile multiplier busy for 64 cycles, during which vector instructions can run. The vector instructions must stand
 // between the tile instructions: the processor has so few tile registers for renaming that whatever follows a tile
 // instruction waits until it gets one. Compiled for AVX-512 alone. Users: amx_attention-inl.h, column_packing.cpp,
-// recurrent/tiled_steps-inl.h. The operands are packed as in tiles.h.
+// recurrent/tiled_steps-inl.h, and convolutions' narrow_tiles.cpp and int8_tiles.cpp. The operands are as in tiles.h.
 #if defined(RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
 #undef RLX_KERNELS_GEMM_AMX_INTERLEAVED_INL_H_
@@ -114,6 +114,61 @@ HWY_INLINE void multiply_terms(int64_t steps, const char* upper, const char* low
     if (adds || begin > 0) add_stored_products<kBoth>(sums, stride);
     else store_products<kBoth>(sums, stride * 4);
   }
+}
+
+/// As multiply_tiles_at(), for one or two left tiles; between() is called after each product.
+template <TileValues kValues, bool kBoth, class Between>
+HWY_INLINE void multiply_tiles_beside(const TilesAt& t, void* sums, Between between) {
+  constexpr bool kIsBf16 = kValues == TileValues::bf16;
+  const int64_t right_bytes = t.k_bytes * kTileRows, row_bytes = 64;
+  // Sums of i32 are exact in any parts.
+  const int64_t at_once = kIsBf16 ? kSumTileSteps : t.steps;
+  const char *right = t.right, *prefetch = t.prefetch;
+#define RLX_LOAD_AT(tile, at, stride) asm volatile("tileloadd (%0,%1,1), %%tmm" tile ::"r"(at), "r"(stride) : "memory")
+#define RLX_ADD_AT(right, left, to)                                                                      \
+  if constexpr (kIsBf16) asm volatile("tdpbf16ps %%tmm" right ", %%tmm" left ", %%tmm" to ::: "memory"); \
+  else if constexpr (kValues == TileValues::i8)                                                          \
+    asm volatile("tdpbssd %%tmm" right ", %%tmm" left ", %%tmm" to ::: "memory");                        \
+  else asm volatile("tdpbusd %%tmm" right ", %%tmm" left ", %%tmm" to ::: "memory");                     \
+  between()
+  for (int64_t begin = 0; begin < t.steps; begin += at_once) {
+    asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::: "memory");
+    const int64_t end = t.steps - begin > at_once ? begin + at_once : t.steps;
+    for (int64_t i = begin; i < end; ++i, right += 2 * right_bytes) {
+      RLX_LOAD_AT("4", t.upper + t.offsets[i], t.stride);
+      RLX_LOAD_AT("6", right, row_bytes);
+      RLX_ADD_AT("6", "4", "0");
+      if constexpr (kBoth) {
+        RLX_LOAD_AT("5", t.lower + t.offsets[i], t.stride);
+        RLX_ADD_AT("6", "5", "2");
+      }
+      RLX_LOAD_AT("7", right + right_bytes, row_bytes);
+      RLX_ADD_AT("7", "4", "1");
+      if constexpr (kBoth) {
+        RLX_ADD_AT("7", "5", "3");
+      }
+      for (int64_t at = 0; at < t.prefetch_bytes; at += 64, prefetch += 64) __builtin_prefetch(prefetch, 0, 2);
+    }
+    if (begin == 0) store_products<kBoth>(static_cast<float*>(sums), kTiledColumns * 4);
+    else add_stored_products<kBoth>(static_cast<float*>(sums), kTiledColumns);
+  }
+#undef RLX_LOAD_AT
+#undef RLX_ADD_AT
+}
+
+/// The same beside the rows of an epilogue, 16 for each of its tiles: finish(begin, end) is called for all of them in
+/// turn, a few at a time.
+template <TileValues kValues, class Finish>
+HWY_INLINE void multiply_tiles_beside_rows(const TilesAt& t, void* sums, int64_t rows, Finish finish) {
+  constexpr int64_t kTogether = 4;
+  const int64_t products = t.steps * (t.lower ? 4 : 2), batches = rows / kTogether;
+  int64_t done = 0, due = 0;
+  const auto between = [&]() HWY_ATTR {
+    for (due += batches; due >= products; due -= products, done += kTogether) finish(done, done + kTogether);
+  };
+  if (t.lower) multiply_tiles_beside<kValues, true>(t, sums, between);
+  else multiply_tiles_beside<kValues, false>(t, sums, between);
+  if (done < rows) finish(done, rows);
 }
 
 /// One of the tile products of multiply_row_block(): tile kTile of a step's columns, which is loaded to registers 5 to

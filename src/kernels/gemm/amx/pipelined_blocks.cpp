@@ -21,57 +21,60 @@ namespace {
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The outputs of a block, 16 at a time. T: of y.
+/// The outputs of a block, row by row. T: of y.
 template <PipelinedTiles kKind, class T, class Act>
-class PendingVectors {
+class PendingRows {
  public:
-  PendingVectors(const PendingEpilogue& e, Act act) : e_(e), act_(act), left_(2 * e.rows) { begin_row(0); }
+  PendingRows(const PendingEpilogue& e, Act act) : e_(e), act_(act), left_(e.rows) {
+    sums_ = static_cast<const float*>(e_.sums);
+    y_ = static_cast<T*>(e_.y);
+    residual_ = static_cast<const T*>(e_.residual);
+    scale_ = e_.row_scales;
+  }
 
   int64_t left() const { return left_; }
   HWY_INLINE void compute() {
     if (left_ <= 0) return;
     const F32Tag d;
-    const int64_t at = row_ * kTiledColumns + column_;
-    F32Vec v;
-    if constexpr (kKind == PipelinedTiles::bf16s) {
-      v = hn::Mul(hn::Load(d, static_cast<const float*>(e_.sums) + at), hn::Set(d, e_.alpha));
-      if (e_.bias)
-        v = hn::MulAdd(hn::Load(d, static_cast<const float*>(e_.sums) + at), hn::Set(d, e_.alpha),
-                       hn::LoadU(d, e_.bias + column_));
-    } else {
-      const hn::RebindToSigned<F32Tag> di;
-      auto sum = hn::Load(di, static_cast<const int32_t*>(e_.sums) + at);
-      if constexpr (kKind == PipelinedTiles::planes)
-        sum = hn::Add(hn::ShiftLeft<7>(sum), hn::Load(di, static_cast<const int32_t*>(e_.sums) + kPlane + at));
-      const F32Vec x_scale = hn::Set(d, *scale_), w_scale = hn::LoadU(d, e_.column_scales + column_);
-      // A NaN of either comes through, as x86 gives the second operand where one is NaN.
-      v = hn::Mul(hn::Mul(hn::ConvertTo(d, sum), hn::Min(x_scale, w_scale)), hn::Max(w_scale, x_scale));
-      if (e_.bias) v = hn::Add(v, hn::LoadU(d, e_.bias + column_));
-    }
-    if (residual_ && e_.residual_first) v = hn::Add(v, load_f32(d, residual_ + column_));
-    v = act_(d, v);
-    if (residual_ && !e_.residual_first) v = hn::Add(v, load_f32(d, residual_ + column_));
-    store_f32(v, d, y_ + column_);
+    const F32Vec first = output(0), second = output(kTileRows);
+    store_f32(first, d, y_), store_f32(second, d, y_ + kTileRows);
     --left_;
-    column_ = kTileRows - column_;
-    if (column_ == 0) begin_row(row_ + 1);
+    sums_ += kTiledColumns, y_ += e_.y_stride;
+    if (residual_) residual_ += e_.residual_stride;
+    if constexpr (kKind != PipelinedTiles::bf16s) ++scale_;
   }
 
  private:
   static constexpr int64_t kPlane = 2 * kTileRows * kTiledColumns;
-  HWY_INLINE void begin_row(int64_t row) {
-    row_ = row, column_ = 0;
-    y_ = static_cast<T*>(e_.y) + row * e_.y_stride;
-    if (e_.residual) residual_ = static_cast<const T*>(e_.residual) + row * e_.residual_stride;
-    if constexpr (kKind != PipelinedTiles::bf16s) scale_ = e_.row_scales + row;
+
+  HWY_INLINE F32Vec output(int64_t column) const {
+    const F32Tag d;
+    F32Vec v;
+    if constexpr (kKind == PipelinedTiles::bf16s) {
+      const F32Vec sum = hn::Load(d, sums_ + column), alpha = hn::Set(d, e_.alpha);
+      v = e_.bias ? hn::MulAdd(sum, alpha, hn::LoadU(d, e_.bias + column)) : hn::Mul(sum, alpha);
+    } else {
+      const hn::RebindToSigned<F32Tag> di;
+      const auto* const sums = reinterpret_cast<const int32_t*>(sums_) + column;
+      auto sum = hn::Load(di, sums);
+      if constexpr (kKind == PipelinedTiles::planes) sum = hn::Add(hn::ShiftLeft<7>(sum), hn::Load(di, sums + kPlane));
+      const F32Vec x_scale = hn::Set(d, *scale_), w_scale = hn::LoadU(d, e_.column_scales + column);
+      // A NaN of either comes through, as x86 gives the second operand where one is NaN.
+      v = hn::Mul(hn::Mul(hn::ConvertTo(d, sum), hn::Min(x_scale, w_scale)), hn::Max(w_scale, x_scale));
+      if (e_.bias) v = hn::Add(v, hn::LoadU(d, e_.bias + column));
+    }
+    if (residual_ && e_.residual_first) v = hn::Add(v, load_f32(d, residual_ + column));
+    v = act_(d, v);
+    return residual_ && !e_.residual_first ? hn::Add(v, load_f32(d, residual_ + column)) : v;
   }
 
   const PendingEpilogue& e_;
   Act act_;
-  int64_t left_, row_ = 0, column_ = 0;
-  T* y_ = nullptr;
-  const T* residual_ = nullptr;
-  const float* scale_ = nullptr;
+  int64_t left_;
+  const float* sums_;  ///< of the next row; the bits of i32 with bytes
+  T* y_;
+  const T* residual_;
+  const float* scale_;
 };
 
 HWY_INLINE void prefetch_tile(const TileRows& rows) {
@@ -140,7 +143,7 @@ HWY_INLINE void multiply_planes(const PipelinedBlock& b, Between between) {
 
 template <PipelinedTiles kKind, class T, class Act>
 HWY_NOINLINE void run_beside(const PipelinedBlock* next, const PendingEpilogue& previous, Act act) {
-  PendingVectors<kKind, T, Act> pending(previous, act);
+  PendingRows<kKind, T, Act> pending(previous, act);
   if (next) {
     const int64_t products =
         std::max<int64_t>(1, next->steps * (next->lower.data ? 4 : 2) * (kKind == PipelinedTiles::planes ? 2 : 1));

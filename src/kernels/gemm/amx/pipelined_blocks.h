@@ -1,5 +1,5 @@
 // Blocks of 32 rows and 32 columns by matrix tiles (tiles.h), one after the other: while tiles multiply a block,
-// vectors compute the epilogue of the one before it, an output or two after each tile product. Users: amx_gemm.cpp, for
+// vectors compute the epilogue of the one before it, a row or two after each tile product. Users: amx_gemm.cpp, for
 // bf16 in one term, and quant/dynamic_product.cpp, for bytes.
 #pragma once
 
