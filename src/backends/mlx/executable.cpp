@@ -198,8 +198,7 @@ class Loaded {
 
   /// The outputs, evaluated and dense.
   std::vector<mx::array> computed(const Plan& plan, std::vector<mx::array> inputs, const RunOptions& options) const {
-    std::vector<mx::array> results = plan.run(inputs, options);
-    inputs.clear();  // MLX may reuse their memory
+    std::vector<mx::array> results = plan.run(std::move(inputs), options);  // MLX may reuse their memory
     evaluate(results, *context_);
     bool all_dense = true;
     for (mx::array& r : results) {

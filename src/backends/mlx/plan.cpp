@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "backends/mlx/packed_weights.h"
+#include "backends/mlx/replay.h"
 #include "ir/leaves.h"
 #include "rlx/ops.h"
 
@@ -41,29 +42,15 @@ auto with_node(const Node& node, F f) {
       });
 }
 
-/// Functions that MLX has traced are kept by it, a set for each thread. What a thread has traced for executables that
-/// are gone is dropped when it traces again.
+/// What MLX makes of `f` when it compiles it: a function of arrays, which it traces when it is first called. MLX keeps
+/// what it has traced for each thread, by a number, until that is dropped.
 class Traced {
  public:
-  Traced() : id_(next_id()), alive_(std::make_shared<int>(0)) {}
-  using Function = std::function<std::vector<mx::array>(const std::vector<mx::array>&)>;
-  /// `f` as MLX has traced it, or will when it is called, on this thread.
-  const Function& function(const Function& f) const {
-    struct Known {
-      std::uintptr_t id;
-      std::weak_ptr<int> alive;
-      std::unique_ptr<const Function> traced;  // where it is, though others come and go
-    };
-    thread_local std::vector<Known> here;
-    for (const Known& each : here)
-      if (each.id == id_) return *each.traced;
-    const auto gone = [](const Known& each) { return each.alive.expired(); };
-    for (const Known& each : here)
-      if (gone(each)) mx::detail::compile_erase(mx::detail::compile_cache(), each.id);
-    std::erase_if(here, gone);
-    here.push_back({id_, alive_, std::make_unique<const Function>(mx::detail::compile(f, id_))});
-    return *here.back().traced;
-  }
+  explicit Traced(const Replay::Function& f) : id_(next_id()), function_(mx::detail::compile(f, id_)) {}
+  Traced(const Traced&) = delete;
+  Traced& operator=(const Traced&) = delete;
+  ~Traced() { mx::detail::compile_erase(mx::detail::compile_cache(), id_); }
+  const Replay::Function& function() const { return function_; }
 
  private:
   static std::uintptr_t next_id() {
@@ -72,7 +59,7 @@ class Traced {
     return (++last << 1) | 1;
   }
   std::uintptr_t id_;
-  std::shared_ptr<int> alive_;
+  Replay::Function function_;
 };
 
 bool has_no_elements(const Type& t) { return element_count(shape_of(t.dims)) == 0; }
@@ -100,7 +87,7 @@ void evaluate(const std::vector<mx::array>& arrays, const Context& context) {
   context.errors->check();
 }
 
-/// The values of the graph, those of a node side by side.
+/// The values of the graph, those of a node side by side; or those that steps hand on.
 using Env = std::vector<std::optional<mx::array>>;
 
 struct Plan::Body {
@@ -109,8 +96,9 @@ struct Plan::Body {
     std::vector<size_t> nodes;
     bool is_control = false;
     std::vector<Ref> reads, gives;  // of the nodes: what comes from before, what is needed behind
-    std::unique_ptr<Traced> traced = {};
     std::vector<Plan> bodies = {};
+    bool is_replayed = false;
+    mutable std::unique_ptr<const Replay> replay = {};  // made by the first run, with the lock of the stream
   };
   Graph graph;
   std::shared_ptr<const Context> context;
@@ -121,6 +109,8 @@ struct Plan::Body {
   std::vector<std::vector<mx::Shape>> shapes;  // of each node's results, but of a leaf's
   std::vector<size_t> begins;                  // of each node: where its values stand in an Env
   Env leaves;                                  // constants and params
+  std::vector<size_t> handed_on;               // of each value: its place among those that steps hand on
+  size_t handed_on_count = 0;
   std::vector<Step> steps;
 
   Body(const Graph& fixed, std::shared_ptr<const Context> shared, const Params& params)
@@ -165,9 +155,15 @@ struct Plan::Body {
       }
       step.reads.assign(reads.begin(), reads.end());
       needed.insert(reads.begin(), reads.end());
-      if (context->mode == Mode::compiled && !step.is_control && !step.reads.empty())
-        step.traced = std::make_unique<Traced>();
+      // What reads nothing is computed once: the prologue of params.
+      step.is_replayed =
+          context->mode != Mode::eager && !context->is_written && !step.is_control && !step.reads.empty();
     }
+    handed_on.resize(leaves.size());
+    const auto hand_on = [&](Ref r) { handed_on[place(r)] = handed_on_count++; };
+    for (Ref r : graph.inputs()) hand_on(r);
+    for (const Step& step : steps)
+      for (Ref r : step.gives) hand_on(r);
   }
 
   /// The weights of a product that the row takes, in MLX's form; nothing if they are known in a run only.
@@ -236,7 +232,6 @@ struct Plan::Body {
 
   const std::optional<mx::array>& leaf(Ref r) const { return leaves[place(r)]; }
   size_t place(Ref r) const { return begins[static_cast<size_t>(r.node)] + static_cast<size_t>(r.result); }
-  std::optional<mx::array>& at(Env& env, Ref r) const { return env[place(r)]; }
   mx::array value(const Env& env, Ref r) const {
     const auto& found = leaf(r) ? leaf(r) : env[place(r)];
     if (!found) fail(ErrorCode::internal, "a value is read before it is computed");
@@ -291,38 +286,55 @@ struct Plan::Body {
     if (is_cancelled(options.cancel)) fail(ErrorCode::cancelled, "the run of '", graph.name(), "' was cancelled");
   }
 
-  std::vector<mx::array> run(const std::vector<mx::array>& inputs, const RunOptions& options) const {
+  /// What a step of MLX's gives, made of what it reads, node by node.
+  std::vector<mx::array> built(const Step& step, const std::vector<mx::array>& given, const RunOptions* options,
+                               double begin) const {
     Env env(leaves.size());
-    for (size_t i = 0; i < inputs.size(); ++i) at(env, graph.inputs()[i]) = inputs[i];
-    const double begin = now();
+    for (size_t i = 0; i < given.size(); ++i) env[place(step.reads[i])] = given[i];
+    build_all(step, env, options, begin);
+    std::vector<mx::array> out;
+    for (Ref r : step.gives) out.push_back(value(env, r));
+    return out;
+  }
+  std::vector<mx::array> replayed(const Step& step, std::vector<mx::array> given) const {
+    if (!step.replay) {
+      const Replay::Function build = [&](const std::vector<mx::array>& in) { return built(step, in, nullptr, 0); };
+      if (context->mode == Mode::compiled) step.replay = std::make_unique<Replay>(Traced(build).function(), given);
+      else step.replay = std::make_unique<Replay>(build, given);
+    }
+    return (*step.replay)(std::move(given));
+  }
+
+  std::vector<mx::array> run(std::vector<mx::array> inputs, const RunOptions& options) const {
+    Env values(handed_on_count);
+    for (size_t i = 0; i < inputs.size(); ++i) values[handed_on[place(graph.inputs()[i])]] = std::move(inputs[i]);
+    const auto known = [&](Ref r) {
+      const auto& found = leaf(r) ? leaf(r) : values[handed_on[place(r)]];
+      if (!found) fail(ErrorCode::internal, "a value is read before it is computed");
+      return *found;
+    };
+    const double begin = options.profile ? now() : 0;
     for (const Step& step : steps) {
       stop_if_cancelled(options);
+      std::vector<mx::array> in, out;
+      const Node& first = graph.nodes()[step.nodes[0]];
+      const std::vector<Ref>& reads = step.is_control ? first.operands : step.reads;
+      in.reserve(reads.size());
+      for (Ref r : reads) in.push_back(known(r));
       if (step.is_control) {
-        const size_t n = step.nodes[0];
-        std::vector<mx::array> in;
-        for (Ref r : graph.nodes()[n].operands) in.push_back(value(env, r));
-        std::vector<mx::array> made =
-            with_node(graph.nodes()[n], [&] { return control(step, graph.nodes()[n], operands[n], in, options); });
-        for (size_t r = 0; r < made.size(); ++r) env[begins[n] + r] = std::move(made[r]);
-      } else if (step.traced) {
-        std::vector<mx::array> in;
-        for (Ref r : step.reads) in.push_back(value(env, r));
-        const auto& function = step.traced->function([this, &step](const std::vector<mx::array>& given) {
-          Env inner(leaves.size());
-          for (size_t i = 0; i < given.size(); ++i) at(inner, step.reads[i]) = given[i];
-          build_all(step, inner, nullptr, 0);
-          std::vector<mx::array> out;
-          for (Ref r : step.gives) out.push_back(*at(inner, r));
-          return out;
-        });
-        std::vector<mx::array> out = function(in);
-        for (size_t i = 0; i < out.size(); ++i) at(env, step.gives[i]) = std::move(out[i]);
+        std::vector<mx::array> all =
+            with_node(first, [&] { return control(step, first, operands[step.nodes[0]], in, options); });
+        for (Ref r : step.gives) out.push_back(all[static_cast<size_t>(r.result)]);
+      } else if (step.is_replayed) {
+        out = replayed(step, std::move(in));
       } else {
-        build_all(step, env, &options, begin);
+        out = built(step, in, &options, begin);
       }
+      for (size_t i = 0; i < out.size(); ++i) values[handed_on[place(step.gives[i])]] = std::move(out[i]);
     }
     std::vector<mx::array> outputs;
-    for (const Output& o : graph.outputs()) outputs.push_back(value(env, o.ref));
+    outputs.reserve(graph.outputs().size());
+    for (const Output& o : graph.outputs()) outputs.push_back(known(o.ref));
     return outputs;
   }
 
@@ -406,8 +418,8 @@ Plan::Plan(const Graph& fixed, std::shared_ptr<const Context> context, const Par
     : body_(std::make_unique<Body>(fixed, std::move(context), params)) {}
 Plan::Plan(Plan&&) noexcept = default;
 Plan::~Plan() = default;
-std::vector<mx::array> Plan::run(const std::vector<mx::array>& inputs, const RunOptions& options) const {
-  return body_->run(inputs, options);
+std::vector<mx::array> Plan::run(std::vector<mx::array> inputs, const RunOptions& options) const {
+  return body_->run(std::move(inputs), options);
 }
 
 void Plan::require_operations() const {

@@ -14,8 +14,8 @@
 
 namespace rlx::mlx_backend {
 
-/// lazy: a piece is built and evaluated at once. eager: each node is evaluated before the next is built, so that an
-/// error names it. compiled: a piece is a function that MLX traced once.
+/// lazy: a piece is evaluated at once. eager: each node is evaluated before the next is built, so that an error names
+/// it. compiled: as lazy, and MLX has compiled the piece. In lazy and compiled mode a piece is built once (replay.h).
 enum class Mode { lazy, eager, compiled };
 constexpr std::array<std::string_view, 3> names_of(Mode) { return {"lazy", "eager", "compiled"}; }
 
@@ -48,7 +48,7 @@ class Plan {
   Plan(Plan&&) noexcept;
   ~Plan();
   /// The outputs. Some may not be evaluated yet: `evaluate` comes before they are read.
-  std::vector<mx::array> run(const std::vector<mx::array>& inputs, const RunOptions& options) const;
+  std::vector<mx::array> run(std::vector<mx::array> inputs, const RunOptions& options) const;
   /// Fails, naming the node, unless all of it are operations of MLX's: no control flow, nothing on the host.
   void require_operations() const;
 
