@@ -20,8 +20,6 @@ class Replay {
   Replay(const Function& build, const std::vector<mx::array>& like);
   /// The results for these inputs, not evaluated. May be called by several threads at once.
   std::vector<mx::array> operator()(std::vector<mx::array> inputs) const;
-  /// The operations that a run gets.
-  size_t operation_count() const { return operations_.size(); }
 
  private:
   /// Where an array stands: among the values of a run, inputs and then results, or among the constants.
