@@ -90,11 +90,9 @@ class NarrowConvolution final : public Step {
 };
 
 /// Writes the bias in f32, with zeros up to `count`.
-const float* widened_bias(const StepArgs& step, int bias, int64_t channels, int64_t count, float* to) {
-  if (bias < 0) return nullptr;
-  const auto* from = step.in<kernels::BF16>(static_cast<size_t>(bias));
-  for (int64_t i = 0; i < count; ++i) to[i] = i < channels ? kernels::to_f32(from[i]) : 0;
-  return to;
+void widen_bias(const kernels::BF16* bias, int64_t channels, int64_t count, float* to) {
+  for (int64_t i = 0; i < channels; ++i) to[i] = kernels::to_f32(bias[i]);
+  std::fill(to + channels, to + count, 0.0f);
 }
 
 class NarrowTilesStep final : public Step {
@@ -108,7 +106,12 @@ class NarrowTilesStep final : public Step {
     weights_bytes_ = static_cast<size_t>(image_.weights_bytes());
     weights_ = c.packed.in_layout(weights, layout, weights_bytes_,
                                   [&](char* out) { image_.pack_weights(weights.data(), out); });
-    bias_bytes_ = aligned(static_cast<size_t>(image_.panels() * kernels::TileImage::kColumns) * sizeof(float));
+    const int64_t columns = image_.panels() * kernels::TileImage::kColumns;
+    bias_bytes_ = aligned(static_cast<size_t>(columns) * sizeof(float));
+    if (const Tensor* bias = operands_.bias >= 0 ? c.bound(static_cast<size_t>(operands_.bias)) : nullptr) {
+      bias_.resize(static_cast<size_t>(columns));
+      widen_bias(reinterpret_cast<const kernels::BF16*>(bias->data()), args.out_channels, columns, bias_.data());
+    }
   }
   size_t scratch_bytes() const override { return bias_bytes_ + aligned(static_cast<size_t>(image_.copy_bytes())); }
   bool reads_operand(size_t i) const override { return i != 1; }
@@ -126,8 +129,14 @@ class NarrowTilesStep final : public Step {
     kernels::NarrowTilesCall call;
     call.weights = weights_->get(), call.channels = args_.out_channels, call.activation = operands_.activation;
     call.next = next_;
-    call.bias = widened_bias(step, operands_.bias, args_.out_channels, image_.panels() * kernels::TileImage::kColumns,
-                             reinterpret_cast<float*>(step.scratch));
+    if (!bias_.empty()) {
+      call.bias = bias_.data();
+    } else if (operands_.bias >= 0) {
+      auto* const widened = reinterpret_cast<float*>(step.scratch);
+      widen_bias(step.in<kernels::BF16>(static_cast<size_t>(operands_.bias)), args_.out_channels,
+                 image_.panels() * kernels::TileImage::kColumns, widened);
+      call.bias = widened;
+    }
     char* const copy = reinterpret_cast<char*>(step.scratch + bias_bytes_);
     const auto tiles = static_cast<int64_t>(image_.tiles().size()), pairs = divided_up(tiles, 2);
     const int64_t panels = image_.panels(), outputs = pixels_of(args_) * args_.out_channels;
@@ -157,6 +166,7 @@ class NarrowTilesStep final : public Step {
   kernels::TileImage image_;
   size_t weights_bytes_ = 0, bias_bytes_ = 0;
   std::shared_ptr<const kernels::AlignedMemory> weights_;
+  std::vector<float> bias_;  // of a bound bias
   std::span<const std::byte> next_ = {};
 };
 

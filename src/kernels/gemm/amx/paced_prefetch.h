@@ -14,20 +14,23 @@ namespace rlx::kernels {
 class PacedPrefetch {
  public:
   /// `bytes` from `from` on (null: nothing) over so many products, each of `steps` steps along k.
-  PacedPrefetch(const char* from, int64_t bytes, int64_t products, int64_t steps)
-      : from_(from), rest_(from ? bytes : 0),
-        share_(std::clamp<int64_t>(rounded_up(divided_up(rest_, std::max<int64_t>(1, products * steps)), int64_t{64}),
-                                   256, 2048)) {}
+  PacedPrefetch(const char* from, int64_t bytes, int64_t products, int64_t steps) {
+    if (!from) return;
+    from_ = from, rest_ = bytes;
+    const int64_t of_step = divided_up(rest_, std::max<int64_t>(1, products * steps));
+    share_ = std::clamp<int64_t>(rounded_up(of_step, int64_t{64}), 256, 2048);
+  }
   /// Gives the product what it is to prefetch in each of its steps.
   void give(TilesAt& tiles) {
-    tiles.prefetch = from_;
+    tiles.prefetch = from_, tiles.prefetch_bytes = 0;
+    if (rest_ == 0) return;
     tiles.prefetch_bytes = rest_ >= share_ * tiles.steps ? share_ : rest_ / tiles.steps / 64 * 64;
     from_ += tiles.prefetch_bytes * tiles.steps, rest_ -= tiles.prefetch_bytes * tiles.steps;
   }
 
  private:
-  const char* from_;
-  int64_t rest_, share_;  // the share is of a step
+  const char* from_ = nullptr;
+  int64_t rest_ = 0, share_ = 0;  // the share is of a step
 };
 
 }  // namespace rlx::kernels
