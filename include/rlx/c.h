@@ -248,7 +248,7 @@ typedef struct rlx_buffer {
 
 typedef struct rlx_session_options {
   size_t struct_size; /* sizeof(rlx_session_options) */
-  int threads;        /* 0: as many as the process may use, or that `rlx calibrate` found of use */
+  int threads;        /* 0: those of rlx_set_thread_pool, else as many as the process may use, or `rlx calibrate` found of use */
   int narrow;         /* every compile may narrow i64 and f64 to i32 and f32 on a device without numbers of 64 bits */
 } rlx_session_options;
 /* `device` as `rlx devices` names it, "cpu" or "coreml:ane"; "" is the device that the environment variable RLX_DEVICE
@@ -460,21 +460,23 @@ void rlx_run_free(rlx_run* run);
 
 /* ---- threads of the program's own ----
    A pool on which RLX computes in place of workers of its own. It is called from every thread that runs, compiles or
-   binds, from several at once. */
+   binds, from several at once. rlx/thread_pool.h says more. */
 typedef struct rlx_thread_pool {
   size_t struct_size; /* sizeof(rlx_thread_pool) */
   void* context;      /* given to parallel_for */
-  int threads;        /* how many compute at a time at most, the calling one included: the number of sessions that name
-                         none; less than 1 counts as 1 */
+  int threads;        /* how many compute at a time at most, the calling one included. A session whose options name no
+                         number of threads takes this one, at least 1 and at most 256 */
   /* Calls task(task_context, i) once for each i in [0, count), on any threads and in any order, and returns when all
-     calls have returned; nothing may be called after that. The calls may run one after the other: none waits for
-     another one. What is left out is computed on the calling thread. */
+     calls have returned; none may begin after that. The calling thread makes those calls that no other thread has
+     begun, and runs nothing else while it waits. `count` is at most the number of threads of the session. What is left
+     out is computed on the calling thread; an index that is repeated is ignored. Must not leave by longjmp. */
   void (*parallel_for)(void* context, int64_t count, void (*task)(void* task_context, int64_t index),
                        void* task_context);
 } rlx_thread_pool;
-/* From now on everything on the processor is computed by the pool, whose fields are copied and whose context must stay
-   while it is in use; NULL: by RLX's own workers, as in the beginning. To be called while nothing runs, compiles or
-   binds. */
+/* From now on what RLX divides among threads of the processor is divided among those of the pool. Its fields are copied;
+   its context must stay until another pool is set or the process ends. NULL: RLX's own workers, as in the beginning.
+   To be called while no other thread is in a function of RLX and no run goes on in the background. Sessions that exist
+   keep their number of threads. */
 rlx_status rlx_set_thread_pool(const rlx_thread_pool* pool, rlx_error** error);
 
 /* ---- states: what a graph carries from run to run, on its device ----

@@ -240,7 +240,8 @@ class CompiledGraph {
 };
 
 struct SessionOptions {
-  int threads = 0;      ///< 0: as many as the process may use, or half if `rlx calibrate` found that more do not help
+  int threads =
+      0;  ///< 0: those of set_thread_pool(), else of the process, or half if `rlx calibrate` found these as fast
   bool narrow = false;  ///< every compile has CompileOptions::narrow
 };
 

@@ -1,5 +1,5 @@
 // Threads of the program's own: a program that has a thread pool lets RLX compute on it, so that the two do not compete
-// for the processors. Without one RLX starts workers of its own, of which there are as many as the widest session asks.
+// for the processors. Without one RLX starts workers of its own, one fewer than the threads of the widest session.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,28 @@ class ThreadPoolInterface {
  public:
   virtual ~ThreadPoolInterface() = default;
 
-  /// How many threads compute at a time at most, the one that calls parallel_for included: the number of a session
-  /// whose SessionOptions::threads is 0. Less than 1 counts as 1.
+  /// How many threads compute at a time at most, the one that calls parallel_for included. A session whose
+  /// SessionOptions::threads is 0 takes this number, at least 1 and at most 256.
   virtual int threads() const = 0;
 
-  /// Calls task(context, i) once for each i in [0, count), on any threads and in any order, and returns when all calls
-  /// have returned. `count` is at most the number of threads of the session that computes. The calls may run one after
-  /// the other: none waits for another one, none blocks, none throws. What a pool that fails leaves out, by an
-  /// exception or otherwise, is computed on the calling thread; an index that it repeats is ignored. Nothing may be
-  /// called after it has returned.
+  /// Calls task(context, i) once for each i in [0, count), on any threads and in any order. `count` is at most the
+  /// number of threads of the session that computes.
+  ///
+  /// - It returns, or throws, when all calls that it began have returned, and none may begin after that.
+  /// - The calling thread makes those calls that no other thread has begun, and does not wait for a thread to become
+  ///   free. While it waits it runs nothing but these calls, as it may hold locks of RLX (oneTBB:
+  ///   tbb::this_task_arena::isolate). Else a pool whose threads all run RLX would stand still.
+  /// - The calls may be made one after the other on one thread: none waits for another one.
+  ///
+  /// What a pool leaves out is computed on the calling thread; an index that it repeats is ignored.
   virtual void parallel_for(int64_t count, void (*task)(void* context, int64_t index), void* context) = 0;
 };
 
-/// From now on everything on the processor is computed by `pool`, and results stay what they are for a number of
-/// threads, bit by bit. Null: by RLX's own workers, as in the beginning. To be called while nothing runs, compiles or
-/// binds. Sessions that exist keep their number of threads.
+/// From now on what RLX divides among threads of the processor is divided among those of `pool`, with the same results
+/// for a number of threads, bit by bit. Null: among RLX's own workers, as in the beginning. To be called while no other
+/// thread is in a function of RLX and no run goes on in the background. Sessions that exist keep their number of
+/// threads. The pool before is let go of; the last one is never destroyed, as runs may use it until the process ends. A
+/// process that is forked gives a pool of its own before it runs anything.
 void set_thread_pool(std::shared_ptr<ThreadPoolInterface> pool);
 
 }  // namespace rlx

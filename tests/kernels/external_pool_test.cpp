@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -141,6 +142,22 @@ TEST_CASE("a pool that returns before its calls do is waited for") {
     CHECK(done == 2);
   }
   for (std::thread& thread : late) thread.join();
+}
+
+TEST_CASE("threads of the pool compute in the caller's floating-point environment, and get theirs back") {
+  std::atomic<int> other = 0, kept = 0;
+  {
+    const Given given([&](int64_t count, const Task& task) {
+      on_threads(count, [&](int64_t i) {
+        std::fesetround(FE_TOWARDZERO);
+        task(i);
+        kept += std::fegetround() == FE_TOWARDZERO;
+      });
+    });
+    ThreadPool::shared().parallel_for(4, 400, [&](int64_t) { other += std::fegetround() != FE_TONEAREST; });
+  }
+  CHECK(other == 0);
+  CHECK(kept == 4);
 }
 
 TEST_CASE("the pool before is let go of when another one is given") {

@@ -7,8 +7,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernels/threads/thread_pool.h"
@@ -131,6 +136,89 @@ TEST_CASE("on a pool of the program's own results are those of RLX's workers, fo
       CHECK((pool->calls > 0) == (threads > 1));
     }
   }
+}
+
+namespace {
+
+/// Threads that take jobs from a queue. As a caller of parallel_for computes what no thread has begun, the threads can
+/// be busy with anything, with runs too.
+class QueuePool : public ThreadPoolInterface {
+ public:
+  explicit QueuePool(int count) {
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~QueuePool() override {
+    {
+      std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void add(std::function<void()> job) {
+    {
+      std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(job));
+    }
+    changed_.notify_one();
+  }
+  int threads() const override { return static_cast<int>(threads_.size()); }
+  void parallel_for(int64_t count, void (*task)(void*, int64_t), void* context) override {
+    struct Call {
+      std::atomic<int64_t> next = 0, ended = 0;
+    };
+    const auto call = std::make_shared<Call>();
+    const auto help = [=] {  // one that begins late finds nothing left, and touches nothing of the caller's
+      for (int64_t i; (i = call->next++) < count; ++call->ended) task(context, i);
+    };
+    for (int64_t i = 1; i < count; ++i) add(help);
+    help();
+    while (call->ended < count) std::this_thread::yield();
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return ends_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      const auto job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+TEST_CASE("threads of the program's pool run graphs, the same one and others, while they compute for each other") {
+  const Graph g = wide_model();
+  const auto inputs = inputs_of(g);
+  const auto wanted = compiled_for(g, 3).run_ordered(inputs);
+  const auto pool = std::make_shared<QueuePool>(3);
+  set_thread_pool(pool);
+  std::atomic<int> right = 0, done = 0;
+  {
+    const CompiledGraph shared = compiled_for(g, 3);
+    constexpr int kRuns = 12;
+    for (int i = 0; i < kRuns; ++i)
+      pool->add([&, i] {
+        const auto got = i % 3 == 0 ? compiled_for(g, 3).run_ordered(inputs) : shared.run_ordered(inputs);
+        right += difference(got, wanted, 0).empty();
+        ++done;
+      });
+    while (done < kRuns) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  set_thread_pool(nullptr);
+  CHECK(right == 12);
 }
 
 TEST_CASE("sessions share one pool: it has as many threads as the widest run asks for, however many run at once") {

@@ -428,7 +428,8 @@ def set_num_threads(threads):
 
 
 def get_num_threads():
-    """The default number of threads: what `set_num_threads` said, else the number of cores this process may use."""
+    """The default number of threads: what `set_num_threads` said, else the number of cores that this thread may run on. (A session takes fewer
+    where a control group's quota, as of a container, permits fewer.)"""
     return _graph.default_threads() or _cores()
 
 

@@ -1,5 +1,6 @@
 // A piece of MLX's graph that is built once and copied for each run. An array of MLX that was computed has lost its
-// graph, but the operations of that graph (mx::Primitive) have no state: new arrays may have the same ones.
+// graph, but the operations of that graph (mx::Primitive) have no state that a result depends on: new arrays may have
+// the same ones.
 #pragma once
 
 #include <mlx/array.h>
@@ -18,7 +19,7 @@ class Replay {
   /// Calls `build` with arrays of the dtypes and shapes of `like` that stand for inputs and have no values, and keeps
   /// what it made of them. Other arrays that it has used are kept as they are.
   Replay(const Function& build, const std::vector<mx::array>& like);
-  /// The results for these inputs, not evaluated. May be called by several threads at once.
+  /// The results for these inputs, not evaluated. By one thread at a time, as all of MLX here.
   std::vector<mx::array> operator()(std::vector<mx::array> inputs) const;
 
  private:

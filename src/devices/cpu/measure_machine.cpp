@@ -9,7 +9,9 @@
 #include "cost/shortest_run.h"
 #include "kernels/cost_model.h"
 #include "kernels/gemm/amx/tiles.h"
+#include "kernels/threads/external_pool.h"
 #include "kernels/threads/thread_pool.h"
+#include "rlx/error.h"
 #include "rlx/machine.h"
 #include "rlx/ops.h"
 #include "rlx/session.h"
@@ -67,6 +69,10 @@ double rows_that_pay() {
 }  // namespace
 
 MachineSpeeds measure_machine(const std::function<void(size_t, size_t, std::string_view)>& progress) {
+  if (kernels::external_pool())
+    fail(ErrorCode::invalid_argument,
+         "the machine is measured with RLX's own workers, and a thread pool of the program's is in use: call "
+         "set_thread_pool(nullptr) before");
   MachineSpeeds s;
   s.processor = processor_name();
   s.threads = kernels::ThreadPool::hardware_threads();

@@ -62,7 +62,7 @@ namespace rlx {
 
 void set_thread_pool(std::shared_ptr<ThreadPoolInterface> pool) {
   static std::mutex mutex;
-  static std::shared_ptr<ThreadPoolInterface> owned;
+  static auto& owned = *new std::shared_ptr<ThreadPoolInterface>;  // never destroyed: see the header
   std::lock_guard lock(mutex);
   kernels::has_warned.store(false);
   kernels::in_use.store(pool.get(), std::memory_order_release);

@@ -7,7 +7,8 @@
 
 namespace rlx::kernels {
 
-/// Null: there is none, and ThreadPool has workers of its own.
+/// Null: there is none, and ThreadPool has workers of its own. Stays valid until set_thread_pool() is called again,
+/// which the program does while nothing else is in RLX.
 ThreadPoolInterface* external_pool() noexcept;
 
 /// Calls run(slot) once for each slot in [0, slots) and returns when all calls have returned: on `pool`, and on the

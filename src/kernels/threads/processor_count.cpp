@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <ios>
 #include <iterator>
 #include <limits>
+#include <locale>
 #include <string>
-#include <system_error>
 #include <thread>
 
 #if defined(__linux__)
@@ -22,15 +23,22 @@ constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
 double processors_of(double quota, double period) { return quota > 0 && period > 0 ? quota / period : kNoQuota; }
 
+/// A file whose numbers are written as in C, whatever the program's locale is.
+std::ifstream opened(const fs::path& path) {
+  std::ifstream file(path);
+  file.imbue(std::locale::classic());
+  return file;
+}
 double quota_of_version_2(const fs::path& group) {
   double quota = 0, period = 0;
-  std::ifstream file(group / "cpu.max");  // "max 100000" has no number, and no quota
+  std::ifstream file = opened(group / "cpu.max");  // "max 100000" has no number, and no quota
   return file >> quota >> period ? processors_of(quota, period) : kNoQuota;
 }
 double quota_of_version_1(const fs::path& group) {
   double quota = 0, period = 0;  // a quota of -1 is none
-  std::ifstream quota_file(group / "cpu.cfs_quota_us"), period_file(group / "cpu.cfs_period_us");
-  return quota_file >> quota && period_file >> period ? processors_of(quota, period) : kNoQuota;
+  return opened(group / "cpu.cfs_quota_us") >> quota && opened(group / "cpu.cfs_period_us") >> period
+             ? processors_of(quota, period)
+             : kNoQuota;
 }
 
 /// Of a group and all above it. A container often sees its own group as the mounted folder, while the path is the
@@ -56,9 +64,13 @@ bool has_cpu(std::string_view controllers) {
 
 double processors_by_quota() {
 #if defined(__linux__)
-  std::ifstream file("/proc/self/cgroup");
-  const std::string membership{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return control_group_processors(membership, "/sys/fs/cgroup");
+  try {
+    std::ifstream file("/proc/self/cgroup");
+    const std::string membership{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    return control_group_processors(membership, "/sys/fs/cgroup");
+  } catch (const std::ios_base::failure&) {  // a file that opens and cannot be read
+    return kNoQuota;
+  }
 #else
   return kNoQuota;
 #endif

@@ -15,6 +15,7 @@
 #include "kernels/threads/thread_pool.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -226,11 +227,18 @@ void ThreadPool::parallel_for(int width, int64_t tasks, TaskFunction fn) noexcep
   Shares shares;
   if (ThreadPoolInterface* pool = external_pool()) {
     Job job{fn, shares.divide(tasks, wanted), wanted};
-    return run_on(*pool, wanted, [&job](int64_t slot) {
+    // The program's threads may round otherwise, or flush subnormals: all slots compute as the caller does.
+    std::fenv_t of_caller;
+    std::fegetenv(&of_caller);
+    return run_on(*pool, wanted, [&](int64_t slot) {
+      std::fenv_t own;
+      std::fegetenv(&own);
+      std::fesetenv(&of_caller);
       const SingleThreadedOpenMp single;
       const bool outer = std::exchange(inside_task, true);
       job.run(static_cast<int>(slot));
       inside_task = outer;
+      std::fesetenv(&own);
     });
   }
   if (started_.load(std::memory_order_acquire) < wanted - 1 && !refused_.load(std::memory_order_relaxed))
