@@ -240,8 +240,7 @@ class CompiledGraph {
 };
 
 struct SessionOptions {
-  int threads =
-      0;  ///< 0: those of set_thread_pool(), else of the process, or half if `rlx calibrate` found these as fast
+  int threads = 0;      ///< 0: set_thread_pool()'s, else the process's, or half if `rlx calibrate` found that enough
   bool narrow = false;  ///< every compile has CompileOptions::narrow
 };
 
