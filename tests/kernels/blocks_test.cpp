@@ -359,6 +359,8 @@ TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of many rows by tiles are as ex
     check(format, 530, 256, 145, 3);  // two groups of rows, two strips of columns
     check(format, 70, 2304, 401, 1);  // a task of several strips, and three chunks of k
   }
+  for (const DType format : {q8_0, q4_k})
+    check(format, 300, 1280, 1100, 2);  // the last of several tasks has fewer strips
 }
 
 TEST_CASE_FIXTURE(MatrixTiles, "blocks: by tiles, too, an error is one of the sum's own terms, whatever cancels") {

@@ -200,6 +200,28 @@ TEST_CASE("integer convolution wraps in its output dtype") {
   CHECK(wide[0] == 400);
 }
 
+TEST_CASE("of zeros of 16 bits pools of channels find the same one in every channel, however they are divided") {
+  for (const DType dtype : {bf16, f16})
+    for (const bool is_max : {true, false}) {
+      constexpr int64_t kChannels = 75;
+      ReduceWindowArgs a;
+      a.op = is_max ? ReduceOp::max : ReduceOp::min, a.dtype = dtype, a.rank = 2;
+      a.x_dims[0] = a.window[0] = 3, a.out_dims[0] = 1, a.x_strides[0] = kChannels;
+      a.x_dims[1] = a.out_dims[1] = kChannels, a.x_strides[1] = a.window[1] = 1;
+      for (int d = 0; d < 2; ++d) a.stride[d] = a.base_dilation[d] = a.window_dilation[d] = 1, a.low[d] = 0;
+      Elements x = Elements::filled(dtype, 3 * kChannels, -0.0), y(dtype, kChannels);
+      for (int64_t c = 0; c < kChannels; ++c) x.set((is_max ? 0 : 1) * kChannels + c, 0.0);
+      a.x = x.data(), a.y = y.data();
+      for_each_target([&] {
+        for (int64_t at = 0; at < kChannels; at += 16) reduce_window(a, at, std::min(kChannels, at + 16));
+        for (int64_t c = 0; c < kChannels; ++c) {
+          CHECK(y[c] == 0);
+          CHECK(std::signbit(y[c]) == !is_max);
+        }
+      });
+    }
+}
+
 TEST_CASE("pools of pixels with contiguous channels find the largest and the smallest, NaN before all") {
   for (const DType dtype : {f32, bf16, f16})
     for (const ReduceOp op : {ReduceOp::max, ReduceOp::min})

@@ -117,16 +117,26 @@ TEST_CASE("a configuration that was made by hand is checked") {
   CHECK(message_of([&] { decoder_graph(config); }).find("the number of layers is -1") != std::string::npos);
 }
 
-TEST_CASE("the logits behind the last token are the last row of all") {
-  const LanguageModel model = loaded(kGolden + "qwen3_yarn", 32);
-  const auto ids = ids_of("qwen3_yarn");
-  const Tensor all = model.all_logits(ids);
-  LanguageModel::Sequence sequence = model.sequence();
-  const Tensor last = sequence.logits(ids);
-  CHECK(sequence.position() == 70);
-  CHECK(last.shape() == Shape{41});
-  const auto row = all.values<float>().last(41);
-  CHECK(worst_difference(last, Tensor::of<float>({41}, row)) < kTolerance);
+TEST_CASE(
+    "the logits behind the last token are the last row of transformers' logits, and so are those behind one more") {
+  for (const std::string& name : golden_models()) {
+    CAPTURE(name);
+    const LanguageModel model = loaded(kGolden + name, 32);
+    const auto ids = ids_of(name);
+    const std::span<const int32_t> text = ids;
+    const auto vocabulary = static_cast<size_t>(model.config().vocabulary);
+    const Tensor wanted = read_npy(kGolden + name + "/logits.npy");
+    const auto row = [&](size_t i) {
+      return Tensor::of<float>({model.config().vocabulary}, wanted.values<float>().subspan(i * vocabulary, vocabulary));
+    };
+    LanguageModel::Sequence sequence = model.sequence();
+    const Tensor last = sequence.logits(text.first(text.size() - 1));
+    CHECK(last.shape() == Shape{model.config().vocabulary});
+    CHECK(worst_difference(last, row(text.size() - 2)) < kTolerance);
+    CHECK(worst_difference(sequence.logits(text.back()), row(text.size() - 1)) < kTolerance);
+    CHECK(sequence.position() == static_cast<int64_t>(text.size()));
+    CHECK(worst_difference(model.sequence().logits(text), row(text.size() - 1)) < kTolerance);
+  }
 }
 
 TEST_CASE("of the last layer, little is computed of the tokens whose logits nobody asks for") {

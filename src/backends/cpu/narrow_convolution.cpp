@@ -114,7 +114,9 @@ class NarrowTilesStep final : public Step {
     }
   }
   size_t scratch_bytes() const override { return bias_bytes_ + aligned(static_cast<size_t>(image_.copy_bytes())); }
-  bool reads_operand(size_t i) const override { return i != 1; }
+  bool reads_operand(size_t i) const override {
+    return i != 1 && (bias_.empty() || static_cast<int>(i) != operands_.bias);
+  }
   std::string kernel() const override {
     return text_of("convolution by matrix tiles, bf16", image_.reads_x() ? "" : ", of a copy");
   }

@@ -45,16 +45,25 @@ HWY_INLINE void turn_halves(const T* x, T* y, size_t pairs, const U* cosines, co
 }
 template <class T, class U>
 HWY_INLINE void turn_neighbours(const T* x, T* y, size_t pairs, const U* cosines, const U* sines) {
+  const F32Tag d;
+  const size_t lanes = hn::Lanes(d);
+  HWY_ALIGN float memory[2 * HWY_MAX_BYTES / sizeof(float)];  // pairs of 16-bit numbers are taken apart in f32
   size_t i = 0;
-  if constexpr (std::is_same_v<T, float>) {
-    const F32Tag d;
-    const size_t lanes = hn::Lanes(d);
-    for (; i + lanes <= pairs; i += lanes) {
-      F32Vec left, right;
-      hn::LoadInterleaved2(d, x + 2 * i, left, right);
-      const Turned t = turned(left, right, load_f32(d, cosines + i), load_f32(d, sines + i));
-      hn::StoreInterleaved2(t.left, t.right, d, y + 2 * i);
+  for (; i + lanes <= pairs; i += lanes) {
+    const float* from = nullptr;
+    float* to = memory;
+    if constexpr (std::is_same_v<T, float>) {
+      from = x + 2 * i, to = y + 2 * i;
+    } else {
+      hn::Store(load_f32(d, x + 2 * i), d, memory), hn::Store(load_f32(d, x + 2 * i + lanes), d, memory + lanes);
+      from = memory;
     }
+    F32Vec left, right;
+    hn::LoadInterleaved2(d, from, left, right);
+    const Turned t = turned(left, right, load_f32(d, cosines + i), load_f32(d, sines + i));
+    hn::StoreInterleaved2(t.left, t.right, d, to);
+    if constexpr (!std::is_same_v<T, float>)
+      store_f32(hn::Load(d, memory), d, y + 2 * i), store_f32(hn::Load(d, memory + lanes), d, y + 2 * i + lanes);
   }
   for (; i < pairs; ++i) {
     const float left = to_f32(x[2 * i]), right = to_f32(x[2 * i + 1]);

@@ -19,6 +19,8 @@ namespace rlx::kernels {
 namespace {
 
 constexpr int64_t kSegment = 256;  // outputs accumulated together
+// Rows of 16-bit floats of which every so many-th element is read are widened whole, by vectors.
+constexpr int64_t kMaxWidenedStep = 4;
 
 /// Loads and stores elements of type T that are accumulated as A.
 template <class T, class A>
@@ -102,6 +104,17 @@ void slide(const ReduceWindowArgs& a, int64_t begin, int64_t end, typename Acces
             if (step == 1) {
               combine_rows(a.op, a.dtype, &totals[static_cast<size_t>(from - first)],
                            static_cast<const typename Access::Element*>(a.x) + i, to - from);
+              from = to;
+            }
+          if constexpr (requires { typename Access::Element; } && std::is_same_v<A, float>)
+            if (sizeof(typename Access::Element) == 2 && step > 1 && step <= kMaxWidenedStep && from < to) {
+              std::array<float, (kSegment - 1) * kMaxWidenedStep + 1> wide;
+              widen_row(a.dtype, static_cast<const typename Access::Element*>(a.x) + i, (to - from - 1) * step + 1,
+                        wide.data());
+              for (int64_t o = from; o < to; ++o) {
+                float& total = totals[static_cast<size_t>(o - first)];
+                total = combine(total, wide[static_cast<size_t>((o - from) * step)]);
+              }
               from = to;
             }
           for (int64_t o = from; o < to; ++o, i += step) {
