@@ -24,8 +24,8 @@ struct PackedIntegers {
   float* rests;   ///< rests[step * 16 + row], if the format has them, else it may be null
 };
 /// Packs `steps` steps, whole blocks of the format, of up to 16 rows, which begin `row_bytes` after each other; missing
-/// rows become zeros (beside any scales and rests). At most 32 steps if there are rests. Returns false if a scale is neither 0 nor of a
-/// magnitude of 2^-60 to 2^60. Needs AVX-512.
+/// rows become zeros (beside any scales and rests). At most 32 steps if there are rests. Returns false if a scale is
+/// neither 0 nor of a magnitude of 2^-60 to 2^60. Needs AVX-512.
 bool pack_integers(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t steps,
                    const PackedIntegers& to) noexcept;
 /// to[i] = the sum of x[32 i] to x[32 i + 31].
