@@ -132,9 +132,12 @@ TEST_CASE(
     LanguageModel::Sequence sequence = model.sequence();
     const Tensor last = sequence.logits(text.first(text.size() - 1));
     CHECK(last.shape() == Shape{model.config().vocabulary});
-    CHECK(worst_difference(last, row(text.size() - 2)) < kTolerance);
-    CHECK(worst_difference(sequence.logits(text.back()), row(text.size() - 1)) < kTolerance);
+    const Tensor next = sequence.logits(text.back());
     CHECK(sequence.position() == static_cast<int64_t>(text.size()));
+    if (name != "llama_dynamic") {  // its angles depend on how long the text is when it is read
+      CHECK(worst_difference(last, row(text.size() - 2)) < kTolerance);
+      CHECK(worst_difference(next, row(text.size() - 1)) < kTolerance);
+    }
     CHECK(worst_difference(model.sequence().logits(text), row(text.size() - 1)) < kTolerance);
   }
 }
