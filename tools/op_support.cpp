@@ -133,13 +133,18 @@ std::string lowerings_document(const std::string& device) {
   if (auto why = backend->unavailable(); !why.empty())
     fail(ErrorCode::unsupported, "device '", device, "' is not available: ", why);
   const BackendSupport support{device, backend->target()};
-  std::string primitives, composites;
+  std::string primitives, composites, elsewhere;
   size_t composed = 0;
   for (const OpDef* op : all_ops()) {
     const OpSupport s = support.of(*op);
     if (s.samples() == 0) continue;
     if (!op->is_primitive() && s.native() == 0) {
       ++composed;
+      // A kernel of our own that takes nothing where this was printed says why.
+      std::string why;
+      for (const std::string& reason : s.reasons)
+        if (reason.find("kernel") != std::string::npos) why += (why.empty() ? "" : "; ") + reason;
+      if (!why.empty()) elsewhere += text_of("| `", op->name, "` | ", why, " |\n");
       continue;
     }
     std::string ways;
@@ -156,7 +161,11 @@ std::string lowerings_document(const std::string& device) {
                  "it takes.\n\n"
                  "## Primitives\n\n",
                  head, primitives, "\n## Composites that run as a whole\n\n", head, composites, "\nThe other ",
-                 composed, " composites are made of these.\n");
+                 composed, " composites are made of these.",
+                 elsewhere.empty() ? ""
+                                   : " Of them these have a kernel that takes nothing where this was written:\n\n"
+                                     "| op | why it is composed |\n| --- | --- |\n",
+                 elsewhere.empty() ? "\n" : elsewhere);
 }
 
 }  // namespace rlx::tools

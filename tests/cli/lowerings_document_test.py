@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/generated/mlx.md is what `rlx ops --lowerings mlx` prints. Skipped where this build has no MLX."""
+"""docs/generated/mlx.md is what `rlx ops --lowerings mlx` prints. Skipped where this build has no MLX, and on Apple's
+GPU, which takes more: the document is written where there is none."""
 
 import difflib
 import json
@@ -19,6 +20,9 @@ def main():
     result = rlx("ops", "--lowerings", "mlx")
     if result.returncode != 0:
         sys.exit(result.stderr)
+    if "a Metal kernel of our own" in result.stdout:
+        print("skipped: kernels of Metal run here")
+        sys.exit(77)
     name = "docs/generated/mlx.md"
     document = ROOT / name
     written = document.read_text(encoding="utf-8") if document.exists() else ""

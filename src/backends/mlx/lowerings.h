@@ -105,6 +105,8 @@ std::optional<std::string> is_cumulated(const Question&);
 std::optional<std::string> can_factor_thin(const Question&);  ///< `full` of square matrices alone
 std::optional<std::string> can_multiply_packed(const Question&);
 std::optional<std::string> can_draw(const Question&);
+std::optional<std::string> can_scan_by_metal(const Question&);     ///< on Apple's GPU alone
+std::optional<std::string> can_correct_by_metal(const Question&);  ///< the same
 }  // namespace when
 
 #define RLX_LOWERING(name, condition, on, becomes, function) Lowered function(Lowering&);

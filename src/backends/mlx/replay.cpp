@@ -1,6 +1,7 @@
 // See the header.
 #include "backends/mlx/replay.h"
 
+#include <cstdint>
 #include <unordered_map>
 #include <utility>
 
