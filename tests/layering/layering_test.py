@@ -54,6 +54,7 @@ PUBLIC = {
     "chat_template.h": "io",
     "element.h": "tensor",
     "tensor.h": "tensor",
+    "thread_pool.h": "kernels",
     "type.h": "tensor",
     "graph.h": "ir",
     "op_def.h": "ir",
