@@ -248,8 +248,9 @@ typedef struct rlx_buffer {
 
 typedef struct rlx_session_options {
   size_t struct_size; /* sizeof(rlx_session_options) */
-  int threads;        /* 0: those of rlx_set_thread_pool, else as many as the process may use, or `rlx calibrate` found of use */
-  int narrow;         /* every compile may narrow i64 and f64 to i32 and f32 on a device without numbers of 64 bits */
+  int threads; /* 0: those of rlx_set_thread_pool, else as many as the process may use, or `rlx calibrate` found of use
+                */
+  int narrow;  /* every compile may narrow i64 and f64 to i32 and f32 on a device without numbers of 64 bits */
 } rlx_session_options;
 /* `device` as `rlx devices` names it, "cpu" or "coreml:ane"; "" is the device that the environment variable RLX_DEVICE
    names, else the processor. `options` may be NULL. */
@@ -473,10 +474,10 @@ typedef struct rlx_thread_pool {
   void (*parallel_for)(void* context, int64_t count, void (*task)(void* task_context, int64_t index),
                        void* task_context);
 } rlx_thread_pool;
-/* From now on what RLX divides among threads of the processor is divided among those of the pool. Its fields are copied;
-   its context must stay until another pool is set or the process ends. NULL: RLX's own workers, as in the beginning.
-   To be called while no other thread is in a function of RLX and no run goes on in the background. Sessions that exist
-   keep their number of threads. */
+/* From now on what RLX divides among threads of the processor is divided among those of the pool. Its fields are
+   copied; its context must stay until another pool is set or the process ends. NULL: RLX's own workers, as in the
+   beginning. To be called while no other thread is in a function of RLX and no run goes on in the background. Sessions
+   that exist keep their number of threads. */
 rlx_status rlx_set_thread_pool(const rlx_thread_pool* pool, rlx_error** error);
 
 /* ---- states: what a graph carries from run to run, on its device ----
