@@ -117,12 +117,8 @@ TEST_CASE("max and min pools of 16 bits choose among their numbers without widen
             return pool(v[0], {kind, {3, 3}, {2, 2}, {1, 1}});
           },
           0);
-      check_rewritten(
-          {x},
-          [=](Values v) {
-            return pool(v[0], {kind, {2, 2}, {2, 2}});
-          },
-          0);
+      for (const Axes& stride : {Axes{}, Axes{2, 2}})  // these are faster in f32
+        CHECK(line_of({x}, [&](Values v) { return pool(v[0], {kind, {2, 2}, stride}); }).verdict == Verdict::composed);
       check_rewritten(
           {x},
           [=](Values v) {
