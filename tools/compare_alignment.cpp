@@ -86,10 +86,13 @@ class Aligner {
     align_forwards();
     align_names();
     align_outputs();
-    do
-      while (align_forwards() | align_backwards()) {
-      }
-    while (go_on_behind_a_difference());
+    bool aligned_more;
+    do {
+      do {
+        const bool forwards = align_forwards();
+        aligned_more = align_backwards() || forwards;  // both take their turn
+      } while (aligned_more);
+    } while (go_on_behind_a_difference());
     return {a_.other, b_.other};
   }
 
