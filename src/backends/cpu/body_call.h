@@ -1,5 +1,5 @@
-// Calls of a sub-graph of scalars from a step: such are the combiners and comparators that users write for reduce,
-// scatter and sort. The sub-graph's arena and pointers are in the scratch of the calling step.
+// How a step calls a sub-graph of scalars, such as the combiner or comparator that a user wrote for reduce, scatter or
+// sort. The sub-graph's arena and pointers are in the scratch of the calling step.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@ class BodyCall {
     for (const Type& t : body.output_types()) sizes_.push_back(byte_size(t.dtype));
   }
   size_t scratch_bytes() const { return body_.arena_bytes() + body_.table_bytes() + aligned(sizes_.size() * kScalar); }
-  /// The sub-graph, with memory in the scratch of one run. Set `inputs`, call it, then read `result(r)`.
+  /// The sub-graph with memory of one run; the BodyCall must outlive it. Set `inputs`, call it, then read `result(r)`.
   struct Ready : BodyPlan::Ready {
     const BodyCall& call;
     std::byte* results;

@@ -1,5 +1,5 @@
-// The planner of convolutions: which kernel computes one, and why. It is a table of rules, of which the first that
-// holds decides. The functions are pure. Users: lower_convolution.cpp, lower_fused_convolution.cpp and
+// The planner of convolutions: which kernel computes one, and why. The first of its rules that holds decides. Rules
+// read the problem and the processor's instruction set. Users: lower_convolution.cpp, lower_fused_convolution.cpp and
 // convolution_pipeline.cpp, which make the steps. `rlx where MODEL --strategies` prints the choices. Neighbour:
 // kernels/gemm/product_plan.h, the planner of products and of pointwise convolutions with few pixels.
 #pragma once
@@ -30,7 +30,7 @@ enum class ConvolutionKernel : uint8_t {
   matrix_tiles,             ///< kernels/conv/amx_convolution.h
   product,                  ///< a matrix product over the channels, as planned by kernels/gemm/product_plan.h
   depthwise,                ///< kernels/conv/depthwise.h, plane by plane
-  depthwise_channels_last,  ///< kernels/conv/depthwise_channels_last.h
+  depthwise_channels_last,  ///< kernels/conv/depthwise_channels_last.h; of bf16 depthwise_narrow.h
   few_channels,             ///< kernels/conv/few_channels.h
   multiply_adds,            ///< kernels/conv/fma_convolution.h
   onednn,                   ///< kernels/conv/onednn_convolution.h
@@ -52,8 +52,8 @@ struct ConvolutionRule {
 /// All rules, in the order in which they are tried. The last one holds always.
 std::span<const ConvolutionRule> convolution_rules();
 
-/// Whether a convolution with a 1x1 kernel reads every pixel, in order: its strides are 1, and its result has as many
-/// pixels as its input.
+/// Whether a convolution, which must have a 1x1 kernel and no padding, reads every pixel, in order: its strides are 1,
+/// and its result has as many pixels as its input.
 bool reads_all_pixels(const kernels::ConvolutionArgs& args);
 
 /// A pipeline of [pointwise,] depthwise, pointwise convolutions of channels-last images (convolution_pipeline.h).

@@ -17,7 +17,7 @@ class ConvolutionProduct {
   virtual void run(const StepArgs& step, const std::byte* x, const std::byte* w, std::byte* y) const noexcept = 0;
 };
 
-/// Null if a product would be slow (few channels) or its dtype has no matrix products. `args` has no lhs_dilation.
+/// Null if a product is slow (few channels) or empty, or its dtype has no products. `args` has no lhs_dilation.
 std::unique_ptr<ConvolutionProduct> convolution_product(const kernels::ConvolutionArgs& args, int threads);
 
 }  // namespace rlx::cpu

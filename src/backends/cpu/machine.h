@@ -10,7 +10,7 @@ namespace rlx {
 /// defaults.
 kernels::CostModel cost_model_of(const MachineSpeeds& speeds);
 /// On the first call in a process, reads the file of `rlx calibrate`, if there is one, and sets the kernels' cost
-/// model. If the file cannot be used, a message on standard error says why, and the defaults stay.
+/// model. If the file cannot be used, a logged warning (rlx/log.h) says why, and the defaults stay.
 void use_measured_machine();
 
 }  // namespace rlx

@@ -6,7 +6,7 @@
 
 namespace rlx::cpu {
 
-/// y[m, n] = x[m, k] w[k, n], where w is operand 1. Strides are in elements; x is contiguous along k.
+/// y[m, n] = x[m, k] w[k, n], where x and w are operands 0 and 1. Strides are in elements; x is contiguous along k.
 struct Product {
   int64_t m, n, k;
   int64_t x_stride;
@@ -20,7 +20,7 @@ struct ProductEpilogue {
   bool residual_first = false;  ///< the residual is added before the activation, not after it
 };
 
-/// A step that computes the product. Null if operand 1 is not bound, or if its dtypes cannot be packed.
+/// A step that computes the product into a dense y. Null if w is not bound, or if some of x, w and y are f64, not all.
 std::unique_ptr<Step> packed_product(const LoweringContext& c, const Product& product, const ProductEpilogue& epilogue);
 
 }  // namespace rlx::cpu

@@ -1,6 +1,6 @@
-// A piece of MLX's graph that is built once and copied for each run. An array of MLX that was computed has lost its
-// graph, but the operations of that graph (mx::Primitive) have no state that a result depends on: new arrays may have
-// the same ones.
+// A piece of MLX's graph that is built once and made anew for each run. MLX drops the graph of an array when it has
+// computed the array. The operations of the graph (mx::Primitive) have no state that results depend on, so that the
+// arrays of each run can be made with the same ones.
 #pragma once
 
 #include <mlx/array.h>
@@ -16,18 +16,18 @@ namespace mx = mlx::core;
 class Replay {
  public:
   using Function = std::function<std::vector<mx::array>(const std::vector<mx::array>&)>;
-  /// Calls `build` with arrays of the dtypes and shapes of `like` that stand for inputs and have no values, and keeps
-  /// what it made of them. Other arrays that it has used are kept as they are.
+  /// Calls `build` on arrays with the dtypes and shapes of `like` but no values, which it must not evaluate, and
+  /// records the operations of its results. Other arrays that these read must have values: they become constants.
   Replay(const Function& build, const std::vector<mx::array>& like);
-  /// The results for these inputs, not evaluated. By one thread at a time, as all of MLX here.
+  /// The results, not evaluated, for inputs like those. Only one thread at a time may call it, as all of MLX here.
   std::vector<mx::array> operator()(std::vector<mx::array> inputs) const;
 
  private:
-  /// Where an array stands: among the values of a run, inputs and then results, or among the constants.
+  /// The index of an array among the constants, or among the values of a run: its inputs, then operations' results.
   struct Place {
     size_t index;
     bool is_constant;
-    bool is_last;  ///< of a value: nothing reads it after this
+    bool is_last;  ///< of a value: no later operation and no result reads it, so it is moved
   };
   struct Operation {
     std::shared_ptr<mx::Primitive> primitive;

@@ -88,7 +88,7 @@ struct AttentionRule {
   std::string_view reason;
   bool (*holds)(const AttentionProblem&, const AttentionTarget&);
 };
-/// All rules, in the order in which they are asked. The last one holds always.
+/// All rules, in the order in which they are tried. The last one holds always.
 std::span<const AttentionRule> attention_rules();
 
 /// The kernel does not depend on batch, heads and threads, and so a result does not either, unless numbers of its call

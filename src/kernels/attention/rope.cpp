@@ -21,7 +21,7 @@ namespace {
 struct Turned {
   F32Vec left, right;
 };
-/// Each product is rounded, as by the ops that rope is made of, so that numbers are those of other libraries, too.
+/// Rounds each product, as the ops of rope's decomposition do; other libraries give the same numbers.
 HWY_INLINE Turned turned(F32Vec left, F32Vec right, F32Vec cosine, F32Vec sine) {
   return {hn::Sub(hn::Mul(left, cosine), hn::Mul(right, sine)), hn::Add(hn::Mul(right, cosine), hn::Mul(left, sine))};
 }
@@ -47,7 +47,7 @@ template <class T, class U>
 HWY_INLINE void turn_neighbours(const T* x, T* y, size_t pairs, const U* cosines, const U* sines) {
   const F32Tag d;
   const size_t lanes = hn::Lanes(d);
-  HWY_ALIGN float memory[2 * HWY_MAX_BYTES / sizeof(float)];  // pairs of 16-bit numbers are taken apart in f32
+  HWY_ALIGN float memory[2 * HWY_MAX_BYTES / sizeof(float)];  // pairs of 16-bit numbers are deinterleaved as f32
   size_t i = 0;
   for (; i + lanes <= pairs; i += lanes) {
     const float* from = nullptr;

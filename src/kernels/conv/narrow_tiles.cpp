@@ -20,7 +20,7 @@
 namespace rlx::kernels {
 namespace {
 
-/// Sums of up to two tiles and 32 channels, and where they end.
+/// Sums of up to two tiles and 32 channels, and their epilogue.
 struct NarrowBlock {
   const float* sums;
   const TileImage::Tile *upper, *lower;  ///< lower may be null
@@ -28,7 +28,7 @@ struct NarrowBlock {
   const BF16* residual;                  ///< of the first channel; may be null
   BF16* y;
   int64_t channels;  ///< of y: from pixel to pixel
-  int64_t columns;   ///< of these 32 that there are
+  int64_t columns;   ///< how many of the 32 channels exist
   bool rounds;       ///< the processor has an instruction that rounds to bf16
 };
 
@@ -43,7 +43,7 @@ namespace {
 
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
 
-/// Rows [begin, end) of the sums.
+/// Applies the epilogue to rows [begin, end) of the sums, and writes y.
 template <bool kRounds, bool kWhole, class Act>
 void finish_rows(const NarrowBlock& b, int64_t begin, int64_t end) {
   const Act act{};

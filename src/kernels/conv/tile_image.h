@@ -1,9 +1,9 @@
-// How matrix tiles read images with contiguous channels, of bf16 or of 8-bit integers: 16 rows of a tile are the pixels
-// that 16 neighbouring outputs read, and a step along k is a part of their channels (gemm/amx/tiles.h,
-// multiply_tiles_at()). Pointwise convolutions read the image where it lies. Others read a copy with its padding, in
-// which every tap is the same pixels at a fixed distance; rows are ordered by their index modulo the stride, so that
-// the rows that neighbouring outputs read follow each other. Of few channels, the taps of a row are one step. Users:
-// narrow_tiles.h, quant/dynamic_convolution.h. Neighbour: packed_image.h, for f32 in three terms.
+// How matrix tiles read images with contiguous channels, of bf16 or of 8-bit integers. The 16 rows of a tile are the
+// pixels that 16 neighbouring outputs read, and a step along k is some of their channels (gemm/amx/tiles.h,
+// multiply_tiles_at()). The tiles of a pointwise convolution read the image itself where they can. Others read a padded
+// copy, in which each tap of the kernel adds a fixed offset. The copy orders rows by their index modulo the stride, so
+// that the rows that neighbouring outputs read are adjacent. With few channels, the taps of a kernel row are one step.
+// Users: narrow_tiles.h, quant/dynamic_convolution.h. Neighbour: packed_image.h, for f32 in three terms.
 #pragma once
 
 #include <vector>
@@ -16,39 +16,39 @@ class TileImage {
  public:
   static constexpr int64_t kColumns = 32;  ///< output channels of a panel of weights
 
-  /// One or two spatial dims, one group, no lhs_dilation, w not reversed, no extent of 0 or very large, and a copy that
-  /// is not mostly padding. Each image of y is dense and has contiguous channels.
+  /// Whether there are one or two spatial dims, one group, no lhs_dilation, no reversed w, no extent that is 0 or very
+  /// large, and no copy that is mostly padding, and each image of y is dense with contiguous channels.
   static bool supports(const ConvolutionArgs& args);
 
   TileImage() = default;
-  /// Elements have 1 or 2 bytes; `args.dtype` is not read. `may_read_x`: tiles may read x itself, where they can.
+  /// `element_bytes` is 1 or 2, whatever args.dtype is. With `may_read_x`, tiles read x itself where they can.
   TileImage(const ConvolutionArgs& args, int64_t element_bytes, bool may_read_x);
 
-  /// 16 rows: where the first begins, in bytes, and the pixel of y that each of them computes, -1 for none.
+  /// 16 rows: the offset of the first in bytes, in x or the copy, and the pixel of y that each row computes, or -1.
   struct Tile {
     int64_t at;
     int32_t outputs[16];
   };
   const std::vector<Tile>& tiles() const { return tiles_; }
   bool reads_x() const { return reads_x_; }
-  int64_t stride() const { return stride_; }                        ///< bytes between the rows of a tile
-  int64_t k_bytes() const { return k_bytes_; }                      ///< of a row of a tile
-  const std::vector<int64_t>& offsets() const { return offsets_; }  ///< of the steps along k
+  int64_t stride() const { return stride_; }                        ///< in bytes, between the rows of a tile
+  int64_t k_bytes() const { return k_bytes_; }                      ///< bytes of a row of a tile
+  const std::vector<int64_t>& offsets() const { return offsets_; }  ///< in bytes, of each step along k
 
-  /// Of weights packed for 32 output channels.
+  /// Sizes of packed weights: of a panel, which has 32 output channels; the number of panels; of all of them.
   int64_t panel_bytes() const { return static_cast<int64_t>(offsets_.size()) * k_bytes_ * kColumns; }
   int64_t panels() const { return (a_.out_channels + kColumns - 1) / kColumns; }
   int64_t weights_bytes() const { return panels() * panel_bytes(); }
-  /// The strides of w are those of the args; its elements have element_bytes.
+  /// Packs w to weights_bytes() bytes. The strides of w are those of `args`, and its elements have `element_bytes`.
   void pack_weights(const void* w, char* out) const noexcept;
 
-  /// The bytes of the copy, and of what tiles may read behind its last row; 0 if tiles read x itself.
+  /// Bytes of the copy, with those that tiles may read behind its last row; 0 if tiles read x itself.
   int64_t copy_bytes() const { return reads_x_ ? 0 : rows_ * row_ + 16 * stride_ + 64; }
   int64_t rows() const { return reads_x_ ? 0 : rows_; }
-  /// Copies rows [begin, end) of an image.
+  /// Writes the rows [begin, end) of the copy, of rows(), with their padding. `x` is the image.
   void copy_rows(const void* x, int64_t begin, int64_t end, char* copy) const noexcept;
-  /// The same for an x with contiguous channels and pixels, by write(first element, count, to): elements of x that
-  /// follow each other. `zero` is the byte of padding.
+  /// The same for an x with contiguous channels and pixels: write(first, count, to) has to write `count` elements of x
+  /// from element `first` on. `zero` is what each byte of the padding becomes.
   template <class Write>
   void write_rows(int64_t begin, int64_t end, uint8_t zero, char* copy, Write write) const {
     for (int64_t i = begin; i < end; ++i) {
@@ -72,9 +72,9 @@ class TileImage {
     int64_t in, out, kernel, stride, low, dilation;
   };
   struct Step {
-    int64_t row, col, first;  ///< tap, and the first element along k in it
+    int64_t row, col, first;  ///< the tap, and its first element along k in this step
   };
-  /// The pixels of x that a row of the copy has: the first element, and where they go.
+  /// The pixels of x that a row of the copy has: the element where they begin, their number, and where they go.
   struct Row {
     int64_t from, count;
     char* to;
@@ -89,7 +89,7 @@ class TileImage {
   ConvolutionArgs a_;
   Dim row_dim_{}, col_dim_{};
   int64_t element_ = 1, pixel_ = 0, row_ = 0, rows_ = 0, phase_rows_ = 0, stride_ = 0, k_bytes_ = 0;
-  int64_t taps_together_ = 1;    ///< along a row, in a step
+  int64_t taps_together_ = 1;    ///< taps of a kernel row in one step
   std::vector<int64_t> phases_;  ///< of rows, modulo the stride, in the order in which the copy has them
   bool reads_x_ = false;
   std::vector<Step> steps_;

@@ -1,7 +1,7 @@
-// The planner of products: which kernel computes a product, how the product is divided into tasks, and why. Each
-// function here is pure: the same arguments give the same strategy, and no kernel chooses by itself. The choice of the
-// kernel is a table, product_rules(), of which the first rule that holds decides. Users: fma_gemm.cpp, batched.cpp and
-// ozaki_gemm.cpp, which follow the strategy; micro_kernels.cpp (blocks); gemm.cpp (packing);
+// The planner of products: which kernel computes a product, how the product is divided into tasks, and why. All
+// functions but product_target() are pure: the same arguments give the same strategy. Kernels choose by nothing but
+// operands' values, as for the fp32 fallback. The first rule of product_rules() that holds decides the kernel. Users:
+// fma_gemm.cpp, batched.cpp, ozaki_gemm.cpp; micro_kernels.cpp (blocks); gemm.cpp (packing);
 // backends/cpu/convolution_plan.cpp (pointwise convolutions). `rlx where MODEL --strategies` prints strategies.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace rlx::kernels {
 
-/// What strategies depend on beside the product: the instruction set, the caches, and the calibrated figures.
+/// What strategies depend on besides the product: the instruction set, the caches, and the calibrated figures.
 struct ProductTarget {
   bool has_matrix_tiles = false;
   bool has_bf16_dots = false;
@@ -93,7 +93,7 @@ struct ProductRule {
   std::string_view reason;
   bool (*holds)(const ProductProblem&, const ProductTarget&);
 };
-/// All rules, in the order in which they are asked. The last one holds always.
+/// All rules, in the order in which they are tried. The last one holds always.
 std::span<const ProductRule> product_rules();
 
 ProductStrategy plan_product(const ProductProblem& problem, const ProductTarget& target);

@@ -21,7 +21,7 @@
 namespace rlx::kernels {
 namespace {
 
-/// Sums of up to two tiles and 32 channels, and where they end. Scales and bias begin with those of the first channel.
+/// Sums of up to two tiles and 32 channels, and their epilogue. Scales and bias begin with those of the first channel.
 struct Int8Block {
   const int32_t* sums;
   const TileImage::Tile *upper,
@@ -34,7 +34,7 @@ struct Int8Block {
   int64_t column;    ///< the first channel
   bool rounds;       ///< the processor has an instruction that rounds to bf16
   int64_t channels;  ///< of y: from pixel to pixel
-  int64_t columns;   ///< of these 32 that there are
+  int64_t columns;   ///< how many of the 32 channels exist
 };
 
 }  // namespace
@@ -50,7 +50,7 @@ namespace {
 
 // Y is the dtype of y and residual: float or BF16.
 
-/// Rows [begin, end) of the sums.
+/// Applies the epilogue to rows [begin, end) of the sums, and writes y.
 template <class Y, bool kPlanes, bool kWhole, class Act>
 void finish_int8_rows(const Int8Block& b, int64_t begin, int64_t end) {
   const Act act{};

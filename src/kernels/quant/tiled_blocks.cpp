@@ -264,7 +264,7 @@ void TiledBlockProduct::store(const Group& group, int64_t row, int64_t column, c
   apply_epilogue(group.y, block, kBlock, group.first + row, rows, column, columns);
 }
 
-/// A block of 32 columns of a task, and what holds for its blocks of rows.
+/// For a block of 32 columns of a task: whether its product with each block of rows takes the fp32 fallback.
 struct TiledBlockProduct::Column {
   bool is_out[kMaxGroupBlocks] = {};
 };

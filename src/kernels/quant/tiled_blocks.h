@@ -1,9 +1,9 @@
 // Products of many rows with weights in block formats, f16 or bf16, by matrix tiles of bf16 terms (gemm/amx/tiles.h).
-// Up to 512 rows of x, a group, are packed at a time. For each group weights are decoded and packed in strips of 128
-// columns and chunks of 1024 along k, which stay in the second-level cache while the group uses them. bf16 weights are
-// one term and are read without packing: beside f32 x they take 3 products of terms, not 6. So do blocks that are
-// integers with scales (integer_blocks.h). Beside bf16 x all weights are rounded to one term: they take 1 product.
-// Neighbour: blocks.h, for few rows.
+// A group of up to 512 rows of x, or 256 beside integers, is packed at a time. For each group weights are decoded and
+// packed in strips of 128 columns and chunks of 1024 along k, which stay in the second-level cache while they are used.
+// f32 x takes 6 products of terms. It takes 3 with bf16 weights, which are one term and are read without packing, and
+// with blocks that are packed as integers with scales (integer_blocks.h). bf16 x takes 1: all weights are rounded to
+// one term. Neighbour: blocks.h, for few rows.
 #pragma once
 
 #include <span>
@@ -16,15 +16,15 @@ namespace rlx::kernels {
 
 class TiledBlockProduct {
  public:
-  /// Whether the processor has tiles, and the product is so large that they make up for decoding and packing weights.
+  /// Whether the processor has tiles, and the product is so large that they save more time than packing weights takes.
   static bool pays(int64_t rows, int64_t k, int64_t n);
-  /// Of a product with n columns, by up to `threads` threads. The pointers of `p` are ignored; p.rows may exceed
+  /// A product with n columns, by up to `threads` threads. The pointers of `p` are ignored; p.rows may exceed
   /// BlockWeightsProduct::kMaxRows. x_dtype is f32 or bf16.
   TiledBlockProduct(const BlockWeightsProduct& p, DType x_dtype, int64_t n, int threads);
 
   /// `scratch` of run() must have this many bytes, aligned to 64.
   size_t scratch_bytes() const { return static_cast<size_t>(rows_bytes_ + slot_bytes_ * threads_); }
-  /// `p` is that of the constructor, with its pointers set, except that `x` (of x_dtype) is read instead of p.x.
+  /// `p` is that of the constructor with its pointers set, but for p.x, instead of which `x`, of x_dtype, is read.
   void run(const BlockWeightsProduct& p, const void* x, void* scratch, ThreadPool& pool) const noexcept;
 
  private:
@@ -53,7 +53,7 @@ class TiledBlockProduct {
 
   DType format_;
   TileForm x_form_, w_form_;
-  bool has_integers_, has_rests_;  // see integer_blocks.h; has_integers_: of weights that are multiplied as such
+  bool has_integers_, has_rests_;  // see integer_blocks.h; both false beside bf16 x
   int64_t k_, n_;
   int threads_;
   int64_t chunks_;        // of k

@@ -11,9 +11,9 @@
 
 namespace rlx::kernels {
 
-/// The most columns of a block.
+/// The maximum number of columns in a block.
 constexpr int64_t kStateColumns = 64;
-/// The scratch that each calling thread needs, for states of `rows` rows: `n` of the structs below.
+/// Bytes of scratch that each calling thread needs, aligned to 64 bytes. `rows` is `n` of the structs below.
 size_t linear_recurrence_scratch_bytes(DType dtype, int64_t rows);
 
 /// All arrays are dense, in the layouts of rlx/ops/recurrent.h. A null `state` stands for zeros. Each of the three

@@ -21,7 +21,7 @@ struct LstmBackwardArgs {
   const void* c0 = nullptr;                     ///< [batch, hidden]
   const void* y_ct = nullptr;                   ///< [batch, steps, hidden]
   const void *h_ct = nullptr, *c_ct = nullptr;  ///< [batch, hidden]: the cotangents of the states after the last step
-  void* products_ct = nullptr;                  ///< [batch, steps, 4 hidden]
+  void* products_ct = nullptr;                  ///< [batch, steps, 4 * hidden]
   void *h0_ct = nullptr, *c0_ct = nullptr;      ///< [batch, hidden]: the cotangents of the states before the first step
 };
 

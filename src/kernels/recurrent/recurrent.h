@@ -21,9 +21,9 @@ struct RecurrentArgs {
   RecurrentCell cell = RecurrentCell::lstm;
   DType dtype = f32;  ///< of all operands and results but `products`, which are f32 for f16 and bf16
   int64_t hidden = 0, steps = 0;
-  bool reverse = false;
+  bool reverse = false;            ///< from the last step to the first
   const void* w_hh = nullptr;      ///< as pack_recurrent() wrote it
-  const void* products = nullptr;  ///< [batch, steps, gates * hidden], dense: x w_ihᵀ + bias
+  const void* products = nullptr;  ///< [batch, steps, gates * hidden], dense: x w_ihᵀ + bias (for gru b_ih)
   const void* b_hh = nullptr;      ///< [gates * hidden], for gru only
   void* y = nullptr;               ///< sequence b, step s at b * y_batch_stride + s * y_step_stride, in elements
   int64_t y_batch_stride = 0, y_step_stride = 0;

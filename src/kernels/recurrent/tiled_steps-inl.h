@@ -1,5 +1,5 @@
 // The steps of an lstm or a gru whose weights and states are bf16, by matrix tiles (gemm/amx/tiles.h). A group is 16
-// units, the columns of a tile, with all of their gates; the rows of a tile are 16 sequences, or as many as there are.
+// hidden units, the columns of a tile, with all of their gates. The rows of a tile are up to 16 sequences.
 // While tiles multiply h with the weights of a group, vectors compute the gates of the group before it, a gate after
 // each tile product. The weights are packed in the order in which they are read, once for all steps.
 // Included once per target by recurrent.cpp; the steps are compiled for AVX-512 alone.
@@ -30,8 +30,8 @@ inline bool steps_by_tiles(RecurrentCell cell, DType dtype) {
   return dtype == bf16 && (cell == RecurrentCell::lstm || cell == RecurrentCell::gru) && has_matrix_tiles();
 }
 
-/// The parts of scratch: `state`, `sums` and `bias` are offsets in bytes, multiples of 64. At its beginning `h` stands
-/// twice, h_bytes each: a step reads one and writes the other.
+/// The layout of scratch: `state`, `sums` and `bias` are offsets in bytes, multiples of 64. It begins with two copies
+/// of h, of h_bytes each: a step reads one and writes the other.
 struct TiledStepLayout {
   int64_t groups, steps;               ///< of 16 units; of tiles along k
   int64_t row_bytes, units;            ///< of a row of h; units padded to whole groups

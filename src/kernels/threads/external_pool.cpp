@@ -1,5 +1,5 @@
-// See the header. A pool is the program's own code, so that nothing is taken for granted of it but that it calls
-// nothing any more once it has returned.
+// See the header. A pool is the program's own code. All that is assumed of it is that it begins no call after its
+// parallel_for() has returned.
 #include "kernels/threads/external_pool.h"
 
 #include <atomic>

@@ -32,8 +32,8 @@ class TiledProduct {
   void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
 
  private:
-  /// What packing finds in 32 rows or columns: their minimum magnitude (tiles.h) and, of rows of x, where rows have
-  /// their only number (TileSource::singles), which counts only with `has_singles`.
+  /// What packing finds in 32 rows or columns: their minimum magnitude (tiles.h) and, for rows of x, the positions of
+  /// numbers that are the only ones of their rows (TileSource::singles); `has_singles` is whether there are any.
   struct Values {
     float min_magnitude = std::numeric_limits<float>::infinity();
     bool has_singles = false;

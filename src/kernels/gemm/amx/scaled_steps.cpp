@@ -1,6 +1,6 @@
-// See the header. The sums of a step leave the tiles through memory: each is stored just before its tile begins anew,
-// when its product is done. Vector instructions scale and add them while the tiles multiply the next step: some rows
-// behind each of its twelve tile products, as whatever stands behind several of them would wait. All blocks of rows
+// See the header. The sums of a step leave the tiles through memory: each is stored just before its tile is zeroed for
+// the next step. Vector instructions scale and add them while the tiles multiply the next step: some rows after each of
+// its twelve tile products, because instructions that follow several of these would wait for them. All blocks of rows
 // take a step before the next one begins, so that what is read of the right operand, all sums, and the one array of
 // products stay in the first-level cache. Tiles are loaded some products before they are used.
 #include "kernels/gemm/amx/scaled_steps.h"
@@ -83,7 +83,7 @@ class Stream {
             right_ + step_ * kRightBytes,
             {block_->scales + step_ * kRows, block_->sums}};
   }
-  /// Behind the last one stands the first one again, whose tiles are loaded for nothing.
+  /// After the last step comes the first one again, whose tiles are loaded but not used.
   HWY_INLINE void find_next() {
     if (++block_ == end_) {
       block_ = first_;
@@ -103,8 +103,8 @@ class Stream {
       hn::StoreU(first, d, sums), hn::StoreU(second, d, sums + kTileRows);
     }
   }
-  /// The rows of a step are added behind products kFirst to kSlots - 1 of the next one, where its upper tiles are
-  /// stored, and kLate more of that behind it, which must leave before its lower tiles are stored.
+  /// The rows of a step are added in slots kFirst to kSlots - 1 of the next step, which by then has stored all four
+  /// tiles, and in the first kLate slots of the step after it, before that one stores the lower tiles.
   static constexpr int64_t kFirst = 3, kLate = 2;
   static constexpr int64_t first_row_of(int64_t slot) { return kRows * (slot - kFirst) / (kSlots - kFirst + kLate); }
 

@@ -16,7 +16,7 @@ struct ScaledRows {
 };
 /// Within a TileScope, for each block of rows: sums[i * stride + j] += the sum over steps of the scale of row i times
 /// the product of row i and column j in the step. `right` is 32 columns packed in three terms. One call for many blocks
-/// takes less time than a call for each, as there is no pause between blocks.
+/// takes less time than a call for each: products of a block are scaled and added while tiles multiply the next one.
 void add_scaled_steps(int64_t steps, std::span<const ScaledRows> blocks, const char* right, int64_t stride) noexcept;
 
 }  // namespace rlx::kernels

@@ -68,7 +68,7 @@ class HighwayPlan : public GemmPlan {
     block_.y_dtype = spec.y_dtype;
     block_.residual_row_stride = spec.residual_stride;
     block_.rows = spec.m;
-    // Fewer rows are not multiplied in pairs (plan_block), so that nothing asks for it.
+    // Fewer rows are not multiplied in pairs (plan_block), which alone needs the range.
     knows_range_ = w.dtype == bf16 && w.x_dtype == bf16 && spec.m >= 4;
     if (strategy_.kernel == ProductKernel::bf16_tiles) {
       tiled_.emplace(block_, strategy_, spec.threads);
