@@ -1,5 +1,5 @@
-// Threads of the program's own: a program that has a thread pool lets RLX compute on it, so that the two do not compete
-// for the processors. Without one RLX starts workers of its own, one fewer than the threads of the widest session.
+// A program that has a thread pool of its own lends it to RLX, so that the two do not compete for the processors. If it
+// lends none, RLX starts workers of its own, at most one fewer than the threads of the widest session.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,16 @@ class ThreadPoolInterface {
   ///   tbb::this_task_arena::isolate). Else a pool whose threads all run RLX would stand still.
   /// - The calls may be made one after the other on one thread: none waits for another one.
   ///
-  /// What a pool leaves out is computed on the calling thread; an index that it repeats is ignored.
+  /// Calls that a pool leaves out, also by throwing, are made on the calling thread, and the first failure of a pool is
+  /// logged as a warning. A second call with an index is ignored.
   virtual void parallel_for(int64_t count, void (*task)(void* context, int64_t index), void* context) = 0;
 };
 
-/// From now on what RLX divides among threads of the processor is divided among those of `pool`, with the same results
-/// for a number of threads, bit by bit. Null: among RLX's own workers, as in the beginning. To be called while no other
-/// thread is in a function of RLX and no run goes on in the background. Sessions that exist keep their number of
-/// threads. The pool before is let go of; the last one is never destroyed, as runs may use it until the process ends. A
-/// process that is forked gives a pool of its own before it runs anything.
+/// Makes RLX divide its work among the threads of `pool`, or among its own workers again if `pool` is null. For one
+/// number of threads the results are the same, bit by bit. The program calls this while no other thread is in a
+/// function of RLX and no run goes on in the background. Sessions that exist keep their number of threads. RLX releases
+/// the previous pool but never the last one, which runs may use until the process ends. A process that was forked gives
+/// a pool of its own before it runs anything.
 void set_thread_pool(std::shared_ptr<ThreadPoolInterface> pool);
 
 }  // namespace rlx

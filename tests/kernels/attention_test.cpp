@@ -483,9 +483,9 @@ TEST_CASE("pairs of elements of a head turn by the angles of their position") {
           a.pairs = c.pairs, a.side_by_side = c.side_by_side;
           a.cosines = cosines.data(), a.sines = sines.data();
           a.table_stride = stride, a.table_batch_stride = c.own_angles ? c.positions * stride : 0;
-          turn_rows(a, 0, 2), turn_rows(a, 2, 2), turn_rows(a, 2, rows);
+          rotate_rows(a, 0, 2), rotate_rows(a, 2, 2), rotate_rows(a, 2, rows);
           a.x = a.y = same.data();
-          turn_rows(a, 0, rows);
+          rotate_rows(a, 0, rows);
           for (int64_t row = 0; row < rows; ++row) {
             const int64_t batch = row / (c.positions * c.heads);
             const int64_t position = c.heads_first ? row % c.positions : row / c.heads % c.positions;

@@ -228,7 +228,7 @@ TEST_CASE("the Metal kernels agree with the reference for states that fill their
           const Graph g = graph_of(op, types);
           CHECK(difference(by_kernel(g, inputs), interpret(g, inputs)) == "");
         };
-        if (n <= mlx_backend::kMostScanStates)
+        if (n <= mlx_backend::kMaxScanStates)
           check(op::selective_scan, {{2, 3, 5}, {2, 3, 5}, {5, n}, {2, 3, n}, {2, 3, n}, {2, 5, n}}, 2);
         const Dims keys = {2, 3, 3, n}, gates = {2, 3, 3}, values = {2, 3, 3, 2}, state = {2, 3, n, 2};
         check(op::gated_delta_net, {keys, keys, values, gates, gates, state}, 3);

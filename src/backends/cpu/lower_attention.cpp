@@ -309,7 +309,7 @@ Prepared lower_attention_backward(const LoweringContext& c) {
 
 std::string when_rope(const Question& q) {
   const DType x = q.operands[0].dtype, table = q.operands[1].dtype;
-  if (x != f32 && x != f16 && x != bf16) return text_of("no kernel turns heads of ", x);
+  if (x != f32 && x != f16 && x != bf16) return text_of("no kernel rotates heads of ", x);
   return table == f32 || table == x ? "" : text_of("angles of ", table, " beside heads of ", x);
 }
 
@@ -317,21 +317,21 @@ Prepared lower_rope(const LoweringContext& c) {
   const auto& a = c.attrs<RopeAttrs>();
   const View &x = c.operands[0], &table = c.operands[1];
   const Heads heads(x, a.layout, a.heads);
-  kernels::RopeArgs turn;
-  turn.dtype = x.dtype, turn.table_dtype = table.dtype;
-  turn.positions = heads.positions, turn.heads = a.heads, turn.width = heads.width;
-  turn.heads_first = a.layout == AttentionLayout::bhsd;
-  turn.pairs = a.rotary_dims.value_or(heads.width) / 2, turn.side_by_side = a.style == RopeStyle::gptj;
-  turn.table_stride = table.shape.size() == 1 ? turn.pairs : table.shape.back();
-  if (table.count() > turn.positions * turn.table_stride)  // each batch has angles of its own
-    turn.table_batch_stride = turn.positions * turn.table_stride;
-  const int64_t rows = heads.batch * turn.positions * a.heads;
+  kernels::RopeArgs rope;
+  rope.dtype = x.dtype, rope.table_dtype = table.dtype;
+  rope.positions = heads.positions, rope.heads = a.heads, rope.width = heads.width;
+  rope.heads_first = a.layout == AttentionLayout::bhsd;
+  rope.pairs = a.rotary_dims.value_or(heads.width) / 2, rope.side_by_side = a.style == RopeStyle::gptj;
+  rope.table_stride = table.shape.size() == 1 ? rope.pairs : table.shape.back();
+  if (table.count() > rope.positions * rope.table_stride)  // each batch has angles of its own
+    rope.table_batch_stride = rope.positions * rope.table_stride;
+  const int64_t rows = heads.batch * rope.positions * a.heads;
   const double work_ns = static_cast<double>(x.count()) * 0.2;
   return make_step("rope", 0, [=](const StepArgs& step) {
-    kernels::RopeArgs call = turn;
+    kernels::RopeArgs call = rope;
     call.x = step.in(0), call.y = step.out(), call.cosines = step.in(1), call.sines = step.in(2);
     for_ranges(step, rows, 1, work_ns,
-               [&](int64_t begin, int64_t end, int64_t) { kernels::turn_rows(call, begin, end); });
+               [&](int64_t begin, int64_t end, int64_t) { kernels::rotate_rows(call, begin, end); });
   });
 }
 

@@ -47,10 +47,10 @@ Lowered run(const mx::fast::CustomKernelFunction& kernel, Lowering& l, const Gri
 
 namespace when {
 std::optional<std::string> can_scan_by_metal(const Question& q) {
-  return can_hold(q, q.operands[2].dims[1], kMostScanStates);
+  return can_hold(q, q.operands[2].dims[1], kMaxScanStates);
 }
 std::optional<std::string> can_correct_by_metal(const Question& q) {
-  return can_hold(q, q.operands[1].dims[3], kMostDeltaRows);
+  return can_hold(q, q.operands[1].dims[3], kMaxDeltaRows);
 }
 }  // namespace when
 

@@ -18,33 +18,33 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-struct Turned {
+struct Rotated {
   F32Vec left, right;
 };
 /// Rounds each product, as the ops of rope's decomposition do; other libraries give the same numbers.
-HWY_INLINE Turned turned(F32Vec left, F32Vec right, F32Vec cosine, F32Vec sine) {
+HWY_INLINE Rotated rotated(F32Vec left, F32Vec right, F32Vec cosine, F32Vec sine) {
   return {hn::Sub(hn::Mul(left, cosine), hn::Mul(right, sine)), hn::Add(hn::Mul(right, cosine), hn::Mul(left, sine))};
 }
 
 /// The pairs of one head; U is the element of the tables.
 template <class T, class U>
-HWY_INLINE void turn_halves(const T* x, T* y, size_t pairs, const U* cosines, const U* sines) {
+HWY_INLINE void rotate_halves(const T* x, T* y, size_t pairs, const U* cosines, const U* sines) {
   const F32Tag d;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= pairs; i += lanes) {
-    const Turned t =
-        turned(load_f32(d, x + i), load_f32(d, x + pairs + i), load_f32(d, cosines + i), load_f32(d, sines + i));
+    const Rotated t =
+        rotated(load_f32(d, x + i), load_f32(d, x + pairs + i), load_f32(d, cosines + i), load_f32(d, sines + i));
     store_f32(t.left, d, y + i), store_f32(t.right, d, y + pairs + i);
   }
   if (const size_t rest = pairs - i; rest > 0) {
-    const Turned t = turned(load_f32_some(d, x + i, rest), load_f32_some(d, x + pairs + i, rest),
-                            load_f32_some(d, cosines + i, rest), load_f32_some(d, sines + i, rest));
+    const Rotated t = rotated(load_f32_some(d, x + i, rest), load_f32_some(d, x + pairs + i, rest),
+                              load_f32_some(d, cosines + i, rest), load_f32_some(d, sines + i, rest));
     store_f32_some(t.left, d, y + i, rest), store_f32_some(t.right, d, y + pairs + i, rest);
   }
 }
 template <class T, class U>
-HWY_INLINE void turn_neighbours(const T* x, T* y, size_t pairs, const U* cosines, const U* sines) {
+HWY_INLINE void rotate_neighbours(const T* x, T* y, size_t pairs, const U* cosines, const U* sines) {
   const F32Tag d;
   const size_t lanes = hn::Lanes(d);
   HWY_ALIGN float memory[2 * HWY_MAX_BYTES / sizeof(float)];  // pairs of 16-bit numbers are deinterleaved as f32
@@ -60,7 +60,7 @@ HWY_INLINE void turn_neighbours(const T* x, T* y, size_t pairs, const U* cosines
     }
     F32Vec left, right;
     hn::LoadInterleaved2(d, from, left, right);
-    const Turned t = turned(left, right, load_f32(d, cosines + i), load_f32(d, sines + i));
+    const Rotated t = rotated(left, right, load_f32(d, cosines + i), load_f32(d, sines + i));
     hn::StoreInterleaved2(t.left, t.right, d, to);
     if constexpr (!std::is_same_v<T, float>)
       store_f32(hn::Load(d, memory), d, y + 2 * i), store_f32(hn::Load(d, memory + lanes), d, y + 2 * i + lanes);
@@ -74,7 +74,7 @@ HWY_INLINE void turn_neighbours(const T* x, T* y, size_t pairs, const U* cosines
 }
 
 template <class T, class U>
-void turn_typed(const RopeArgs& a, int64_t begin, int64_t end) {
+void rotate_typed(const RopeArgs& a, int64_t begin, int64_t end) {
   const int64_t outer = a.heads_first ? a.heads : a.positions, inner = a.heads_first ? a.positions : a.heads;
   const auto pairs = static_cast<size_t>(a.pairs);
   int64_t batch = begin / (outer * inner), first = begin / inner % outer, second = begin % inner;
@@ -83,8 +83,8 @@ void turn_typed(const RopeArgs& a, int64_t begin, int64_t end) {
     T* const y = static_cast<T*>(a.y) + row * a.width;
     const int64_t at = batch * a.table_batch_stride + (a.heads_first ? second : first) * a.table_stride;
     const U *const cosines = static_cast<const U*>(a.cosines) + at, *const sines = static_cast<const U*>(a.sines) + at;
-    if (a.side_by_side) turn_neighbours(x, y, pairs, cosines, sines);
-    else turn_halves(x, y, pairs, cosines, sines);
+    if (a.side_by_side) rotate_neighbours(x, y, pairs, cosines, sines);
+    else rotate_halves(x, y, pairs, cosines, sines);
     if (const int64_t rest = a.width - 2 * a.pairs; rest > 0 && x != y)
       std::memcpy(y + 2 * a.pairs, x + 2 * a.pairs, static_cast<size_t>(rest) * sizeof(T));
     if (++second < inner) continue;
@@ -93,14 +93,14 @@ void turn_typed(const RopeArgs& a, int64_t begin, int64_t end) {
   }
 }
 
-void turn_rows(const RopeArgs& a, int64_t begin, int64_t end) {
-  const auto turn_as = [&]<class T>(T) {
-    if (a.table_dtype == f32) turn_typed<T, float>(a, begin, end);
-    else turn_typed<T, T>(a, begin, end);
+void rotate_rows(const RopeArgs& a, int64_t begin, int64_t end) {
+  const auto rotate_as = [&]<class T>(T) {
+    if (a.table_dtype == f32) rotate_typed<T, float>(a, begin, end);
+    else rotate_typed<T, T>(a, begin, end);
   };
-  if (a.dtype == f16) turn_as(F16());
-  else if (a.dtype == bf16) turn_as(BF16());
-  else turn_as(float());
+  if (a.dtype == f16) rotate_as(F16());
+  else if (a.dtype == bf16) rotate_as(BF16());
+  else rotate_as(float());
 }
 
 }  // namespace
@@ -111,10 +111,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rlx::kernels {
 
-HWY_EXPORT(turn_rows);
+HWY_EXPORT(rotate_rows);
 
-void turn_rows(const RopeArgs& args, int64_t begin, int64_t end) noexcept {
-  if (begin < end) HWY_DYNAMIC_DISPATCH(turn_rows)(args, begin, end);
+void rotate_rows(const RopeArgs& args, int64_t begin, int64_t end) noexcept {
+  if (begin < end) HWY_DYNAMIC_DISPATCH(rotate_rows)(args, begin, end);
 }
 
 }  // namespace rlx::kernels

@@ -25,6 +25,6 @@ struct RopeArgs {
 };
 /// Rotates the rows [begin, end): a pair (l, r) becomes (l cos - r sin, r cos + l sin), computed in f32. Results of f16
 /// and bf16 are rounded once.
-void turn_rows(const RopeArgs& args, int64_t begin, int64_t end) noexcept;
+void rotate_rows(const RopeArgs& args, int64_t begin, int64_t end) noexcept;
 
 }  // namespace rlx::kernels

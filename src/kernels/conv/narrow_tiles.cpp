@@ -45,7 +45,7 @@ namespace {
 
 /// Applies the epilogue to rows [begin, end) of the sums, and writes y.
 template <bool kRounds, bool kWhole, class Act>
-void finish_rows(const NarrowBlock& b, int64_t begin, int64_t end) {
+void epilogue_rows(const NarrowBlock& b, int64_t begin, int64_t end) {
   const Act act{};
   const DWide d;
   const DNarrow d16;
@@ -72,17 +72,17 @@ void finish_rows(const NarrowBlock& b, int64_t begin, int64_t end) {
     else hn::BlendedStore(out, mask, d16, to);
   }
 }
-using FinishRows = void (*)(const NarrowBlock& b, int64_t begin, int64_t end);
+using NarrowEpilogue = void (*)(const NarrowBlock& b, int64_t begin, int64_t end);
 template <bool kRounds, bool kWhole>
-FinishRows finish_with(Activation activation) {
-  FinishRows finish = nullptr;
-  with_activation(activation, [&](auto act) { finish = finish_rows<kRounds, kWhole, decltype(act)>; });
-  return finish;
+NarrowEpilogue epilogue_with(Activation activation) {
+  NarrowEpilogue epilogue = nullptr;
+  with_activation(activation, [&](auto act) { epilogue = epilogue_rows<kRounds, kWhole, decltype(act)>; });
+  return epilogue;
 }
-FinishRows finish_of(const NarrowBlock& b, Activation activation) {
+NarrowEpilogue epilogue_of(const NarrowBlock& b, Activation activation) {
   const bool is_whole = b.columns == kTiledColumns;
-  if (b.rounds) return is_whole ? finish_with<true, true>(activation) : finish_with<true, false>(activation);
-  return is_whole ? finish_with<false, true>(activation) : finish_with<false, false>(activation);
+  if (b.rounds) return is_whole ? epilogue_with<true, true>(activation) : epilogue_with<true, false>(activation);
+  return is_whole ? epilogue_with<false, true>(activation) : epilogue_with<false, false>(activation);
 }
 
 #endif
@@ -94,11 +94,11 @@ void multiply_beside([[maybe_unused]] const TilesAt* tiles, [[maybe_unused]] voi
                      [[maybe_unused]] const NarrowBlock* before, [[maybe_unused]] Activation activation) {
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
   if (!before) return multiply_tiles_at(*tiles, sums);
-  const FinishRows finish = finish_of(*before, activation);
+  const NarrowEpilogue epilogue = epilogue_of(*before, activation);
   const int64_t rows = (before->lower ? 2 : 1) * kTileRows;
-  if (!tiles) return finish(*before, 0, rows);
+  if (!tiles) return epilogue(*before, 0, rows);
   multiply_tiles_beside_rows<TileValues::bf16>(
-      *tiles, sums, rows, [&](int64_t begin, int64_t end) HWY_ATTR { finish(*before, begin, end); });
+      *tiles, sums, rows, [&](int64_t begin, int64_t end) HWY_ATTR { epilogue(*before, begin, end); });
 #endif
 }
 

@@ -358,7 +358,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   PendingEpilogue pending;
   bool is_pending = false;
   int64_t blocks = 0;
-  const auto finish = [&] {
+  const auto apply_left_epilogue = [&] {
     if (std::exchange(is_pending, false)) apply_pending(kind, pending);
   };
   for (int64_t from = first; from < last; from += at_once)
@@ -388,7 +388,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
           pending.residual_first = t.residual_first, pending.y = t.y, pending.y_stride = t.y_stride;
           continue;
         }
-        finish();
+        apply_left_epilogue();
         const auto multiply = [&](const char* upper, int32_t* to) {
           const char* lower = upper + bytes;
           if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns);
@@ -402,7 +402,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
         HWY_DYNAMIC_DISPATCH(apply_dynamic_epilogue)(t, p.activation);
       }
     }
-  finish();
+  apply_left_epilogue();
 }
 
 void write_row(const Int8Weights& w, const void* x, DType dtype, int64_t count, const QuantizedRow& to, float scale) {

@@ -52,7 +52,7 @@ namespace {
 
 /// Applies the epilogue to rows [begin, end) of the sums, and writes y.
 template <class Y, bool kPlanes, bool kWhole, class Act>
-void finish_int8_rows(const Int8Block& b, int64_t begin, int64_t end) {
+void int8_epilogue_rows(const Int8Block& b, int64_t begin, int64_t end) {
   const Act act{};
   const DWide d;
   const DNarrow d16;
@@ -110,23 +110,23 @@ void finish_int8_rows(const Int8Block& b, int64_t begin, int64_t end) {
     }
   }
 }
-using FinishInt8Rows = void (*)(const Int8Block& b, int64_t begin, int64_t end);
+using Int8Epilogue = void (*)(const Int8Block& b, int64_t begin, int64_t end);
 template <class Y, bool kPlanes>
-FinishInt8Rows finish_int8_with(Activation activation, bool is_whole) {
-  FinishInt8Rows finish = nullptr;
+Int8Epilogue int8_epilogue_with(Activation activation, bool is_whole) {
+  Int8Epilogue epilogue = nullptr;
   with_activation(activation, [&](auto act) {
-    finish = is_whole ? finish_int8_rows<Y, kPlanes, true, decltype(act)>
-                      : finish_int8_rows<Y, kPlanes, false, decltype(act)>;
+    epilogue = is_whole ? int8_epilogue_rows<Y, kPlanes, true, decltype(act)>
+                        : int8_epilogue_rows<Y, kPlanes, false, decltype(act)>;
   });
-  return finish;
+  return epilogue;
 }
-FinishInt8Rows finish_int8_of(const Int8Block& b, Activation activation, DType dtype) {
+Int8Epilogue int8_epilogue_of(const Int8Block& b, Activation activation, DType dtype) {
   const bool is_whole = b.columns == kTiledColumns;
   if (dtype == bf16)
-    return b.has_planes ? finish_int8_with<BF16, true>(activation, is_whole)
-                        : finish_int8_with<BF16, false>(activation, is_whole);
-  return b.has_planes ? finish_int8_with<float, true>(activation, is_whole)
-                      : finish_int8_with<float, false>(activation, is_whole);
+    return b.has_planes ? int8_epilogue_with<BF16, true>(activation, is_whole)
+                        : int8_epilogue_with<BF16, false>(activation, is_whole);
+  return b.has_planes ? int8_epilogue_with<float, true>(activation, is_whole)
+                      : int8_epilogue_with<float, false>(activation, is_whole);
 }
 
 using DShorts = hn::RebindToSigned<DNarrow>;
@@ -194,12 +194,12 @@ void multiply_int8_beside([[maybe_unused]] const TilesAt* tiles, [[maybe_unused]
                           [[maybe_unused]] DType dtype) {
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
   if (!before) return multiply_tiles_at(*tiles, sums);
-  const FinishInt8Rows finish = finish_int8_of(*before, activation, dtype);
+  const Int8Epilogue epilogue = int8_epilogue_of(*before, activation, dtype);
   const int64_t rows = (before->lower ? 2 : 1) * kTileRows;
-  if (!tiles) return finish(*before, 0, rows);
-  const auto finish_some = [&](int64_t begin, int64_t end) HWY_ATTR { finish(*before, begin, end); };
-  if (tiles->values == TileValues::u8) multiply_tiles_beside_rows<TileValues::u8>(*tiles, sums, rows, finish_some);
-  else multiply_tiles_beside_rows<TileValues::i8>(*tiles, sums, rows, finish_some);
+  if (!tiles) return epilogue(*before, 0, rows);
+  const auto epilogue_some = [&](int64_t begin, int64_t end) HWY_ATTR { epilogue(*before, begin, end); };
+  if (tiles->values == TileValues::u8) multiply_tiles_beside_rows<TileValues::u8>(*tiles, sums, rows, epilogue_some);
+  else multiply_tiles_beside_rows<TileValues::i8>(*tiles, sums, rows, epilogue_some);
 #endif
 }
 

@@ -7,9 +7,9 @@
 namespace rlx::mlx_backend {
 
 /// The maximum of selective_scan's N: a thread keeps a channel's N numbers of state, and its row of `a`, in registers.
-constexpr int64_t kMostScanStates = 64;
+constexpr int64_t kMaxScanStates = 64;
 /// The maximum of gated_delta_net's N: each of 32 threads keeps every 32nd number of a state's column in registers.
-constexpr int64_t kMostDeltaRows = 1024;
+constexpr int64_t kMaxDeltaRows = 1024;
 
 using Grid = std::array<int64_t, 3>;
 

@@ -156,19 +156,19 @@ HWY_INLINE void multiply_tiles_beside(const TilesAt& t, void* sums, Between betw
 #undef RLX_ADD_AT
 }
 
-/// The same beside the rows of an epilogue, 16 for each of its tiles: finish(begin, end) is called for all of them in
+/// The same beside the rows of an epilogue, 16 for each of its tiles: epilogue(begin, end) is called for all of them in
 /// turn, a few at a time.
-template <TileValues kValues, class Finish>
-HWY_INLINE void multiply_tiles_beside_rows(const TilesAt& t, void* sums, int64_t rows, Finish finish) {
+template <TileValues kValues, class Epilogue>
+HWY_INLINE void multiply_tiles_beside_rows(const TilesAt& t, void* sums, int64_t rows, Epilogue epilogue) {
   constexpr int64_t kTogether = 4;
   const int64_t products = t.steps * (t.lower ? 4 : 2), batches = rows / kTogether;
   int64_t done = 0, due = 0;
   const auto between = [&]() HWY_ATTR {
-    for (due += batches; due >= products; due -= products, done += kTogether) finish(done, done + kTogether);
+    for (due += batches; due >= products; due -= products, done += kTogether) epilogue(done, done + kTogether);
   };
   if (t.lower) multiply_tiles_beside<kValues, true>(t, sums, between);
   else multiply_tiles_beside<kValues, false>(t, sums, between);
-  if (done < rows) finish(done, rows);
+  if (done < rows) epilogue(done, rows);
 }
 
 /// One of the tile products of multiply_row_block(): tile kTile of a step's columns, which is loaded to registers 5 to
