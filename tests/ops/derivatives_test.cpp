@@ -47,13 +47,14 @@ TEST_CASE("the derivatives of elu, celu, selu and expm1 keep f32's digits far be
                                                    {"celu", 6.14421235332821e-6},
                                                    {"expm1", 6.14421235332821e-6},
                                                    {"selu", 1.0802135688412635e-5}};
-  for (const auto& [name, derivative] : wanted) {
+  for (const auto& each : wanted) {
+    const auto [name, derivative] = each;
     const OpDef& op = find_op(name);
     const std::vector<Type> types{{f32, {1}}};
-    Graph g = trace(types, [&](Graph& to, Values v) { return to.emit(op, {v[0]}, attrs_of(op, "")); });
+    const Graph g = trace(types, [&](Graph& to, Values v) { return to.emit(op, {v[0]}, attrs_of(op, "")); });
     const auto number = [](double value) { return vector_of(f32, {value}); };
     const std::vector<Tensor> found =
         interpret(made_of_primitives(vjp(g, Mask(1, true), {true})), std::vector{number(-12), number(1 / derivative)});
-    CHECK_MESSAGE(difference(found, std::vector{number(1)}, 1e-6) == "", name);
+    CHECK_MESSAGE(difference(found, std::vector{number(1)}, 1e-6) == "", each.first);
   }
 }
