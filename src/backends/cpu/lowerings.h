@@ -62,6 +62,11 @@ std::optional<int64_t> row_stride(const View&);
 /// The rows of [..., k].
 int64_t row_count(const View&);
 
+// lower_grouped.cpp
+std::string when_grouped(const Question&);
+bool grouped_matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+bool segment_matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+
 // lower_blocks.cpp
 std::string when_block_product(const Question&);
 std::string when_block_experts(const Question&);

@@ -1,4 +1,5 @@
-// Matrix products as composites of dot_general; see the header. The references are plain loops.
+// Matrix products as composites of dot_general; see the header. The references are plain loops. Neighbour: grouped.cpp,
+// products whose rows choose a matrix each.
 #include "rlx/ops/linear.h"
 
 #include <cmath>
@@ -26,7 +27,6 @@ Value fused_matmul(Value x, Value w, Value bias, Value residual, Activation acti
 Value lora_matmul(Value x, Value w, Value a, Value b, double scale) {
   return emit(op::lora_matmul, {x, w, a, b}, LoraMatmulAttrs{scale});
 }
-Value grouped_matmul(Value x, Value w, Value index) { return emit(op::grouped_matmul, {x, w, index}); }
 
 namespace {
 
@@ -301,59 +301,6 @@ OpDef define_lora_matmul() {
                   {.dims = {{2, 3, 4}, {4, 2}, {4, 1}, {1, 2}}},
                   {.dims = {{0, 3}, {3, 2}, {3, 1}, {1, 2}}, .attrs = LoraMatmulAttrs{-3}},
                   {.dims = {{5, 1}, {1, 3}, {1, 2}, {2, 3}}, .dtypes = {f16, f16, f16, f16}}},
-  });
-}
-
-OpDef define_grouped_matmul() {
-  return define<>({
-      .name = "grouped_matmul",
-      .doc = "row i of x[m, k] times the matrix w[index[i]] of w[e, k, n] -> [m, n]; NaN where index[i] is "
-             "not in [0, e)",
-      .source = "Shazeer et al., ICLR 2017: the products of a mixture of experts",
-      .operands = {"x", "w", "index"},
-      .covers = {"GroupedMatMul"},
-      .infer =
-          [](Types in) {
-            DType dtype = require_dtype(in.first(2), kReal);
-            require_rank(in[0], 2, 2, "x");
-            require_rank(in[1], 3, 3, "w");
-            require_kind(in[2], kInteger, "index");
-            require_dims(in[2], {in[0].dims[0]}, "index");
-            if (in[0].dims[1] != in[1].dims[1])
-              inner_differ(in[0], in[0].dims[1], in[1], in[1].dims[1], "the weights are [e, k, n]");
-            return Type{dtype, {in[0].dims[0], in[1].dims[2]}};
-          },
-      .reference =
-          [](Tensors in) {
-            Array<double> x(in[0]), w(in[1]);
-            int64_t experts = w.shape[0], k = w.shape[1], n = w.shape[2];
-            Array<double> y({x.shape[0], n});
-            for (int64_t i = 0; i < x.shape[0]; ++i) {
-              int64_t e = load_index(in[2], static_cast<size_t>(i));
-              if (e < 0 || e >= experts) {
-                std::fill_n(y.data.begin() + i * n, n, NAN);
-                continue;
-              }
-              multiply(x.data.data() + i * k, 1, k, n, y.data.data() + i * n,
-                       [&](int64_t l, int64_t j) { return w.data[size_t((e * k + l) * n + j)]; });
-            }
-            return y.rounded_to(in[0].dtype());
-          },
-      .decompose =
-          [](Values in) {
-            // Every row by every expert, then the chosen one: no weight is copied, and an expert that is not
-            // chosen may hold infinities.
-            Value all = dot_general(in[0], in[1], {{}, {}, {1}, {1}});  // [m, e, n]
-            Value index = convert(in[2], i64);
-            Value expert = iota(in[0].graph(), {i64, {in[0].dim(0), in[1].dim(0)}}, 1);
-            Value chosen = compare(broadcast_in_dim(index, expert.dims(), {0}), expert, Comparison::eq);
-            Value y = reduce_sum(select(broadcast_in_dim(chosen, all.dims(), {0, 1}), all, zeros_like(all)), {1});
-            return select(broadcast_in_dim(reduce_any(chosen, {1}), y.dims(), {0}), y, full_like(y, NAN));
-          },
-      .samples = {{.dims = {{5, 4}, {3, 4, 2}, {5}}, .dtypes = {f64, f64, i32}, .lo = 0, .hi = 3},
-                  {.dims = {{4, 3}, {2, 3, 3}, {4}}, .dtypes = {f64, f64, i64}, .lo = -2, .hi = 4},
-                  {.dims = {{0, 3}, {2, 3, 3}, {0}}, .dtypes = {f64, f64, i32}},
-                  {.dims = {{3, 5}, {1, 5, 1}, {3}}, .dtypes = {bf16, bf16, u8}, .lo = 0, .hi = 1}},
   });
 }
 
