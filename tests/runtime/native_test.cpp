@@ -127,6 +127,20 @@ TEST_CASE("quantize") {
     }
 }
 
+TEST_CASE("rows that choose a matrix each, and sums of outer products by segment") {
+  for (DType t : kFloats)
+    for (DType index : {i32, i64, u8, i16})
+      for (int64_t m : {0, 1, 7, 70}) {
+        const Tensor x = random_tensor(t, {m, 19}, 1, -2, 2), w = random_tensor(t, {4, 19, 33}, 2, -2, 2),
+                     y = random_tensor(t, {m, 33}, 3, -2, 2),
+                     at = random_tensor(index, {m}, 4, index == u8 ? 0 : -1, 5);
+        check_native({x.type(), w.type(), at.type()}, [](Values v) { return grouped_matmul(v[0], v[1], v[2]); },
+                     {x, w, at});
+        check_native({x.type(), y.type(), at.type()}, [](Values v) { return segment_matmul(v[0], v[1], v[2], 4); },
+                     {x, y, at});
+      }
+}
+
 TEST_CASE("rows added where indices say, some of them nowhere") {
   for (DType t : {f32, f64, i8, i64, u16, c64})
     for (DType index : {i32, i64, u8}) {
