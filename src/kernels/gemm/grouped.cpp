@@ -39,6 +39,28 @@ void gather_rows(ThreadPool& pool, int threads, const void* from, int64_t stride
 
 }  // namespace
 
+size_t GroupedRows::bytes(int64_t rows, int64_t groups) {
+  return aligned(sizeof(int64_t) * static_cast<size_t>(groups + 1 + rows));
+}
+
+GroupedRows::GroupedRows(const void* index, DType index_dtype, int64_t count, int64_t groups, void* memory) noexcept
+    : starts(static_cast<int64_t*>(memory)), rows(starts + groups + 1) {
+  std::fill_n(starts, groups + 1, 0);
+  const auto group_of = [&](int64_t row) {
+    const int64_t group = read_index(index, index_dtype, row);
+    return group < groups ? group : -1;
+  };
+  for (int64_t row = 0; row < count; ++row)
+    if (const int64_t group = group_of(row); group >= 0) ++starts[group + 1];
+  for (int64_t group = 0; group < groups; ++group) starts[group + 1] += starts[group];
+  // Each start moves to its group's end, which is the start of the next group.
+  for (int64_t row = 0; row < count; ++row)
+    if (const int64_t group = group_of(row); group >= 0) rows[starts[group]++] = row;
+  std::copy_backward(starts, starts + groups, starts + groups + 1);
+  starts[0] = 0;
+  for (int64_t i = 1; i < starts[groups]; ++i) ascending = ascending && rows[i] == rows[i - 1] + 1;
+}
+
 std::vector<int64_t> GroupedPlans::planned_rows(int64_t most) {
   std::vector<int64_t> all;
   for (int64_t rows = 1; rows < most;) {
@@ -64,28 +86,8 @@ void GroupedPlans::plan(SpecOf spec_of) {
     plans_.emplace_back(plan_batched_gemm(spec));
     product_bytes = std::max(product_bytes, plans_.back().scratch_bytes());
   }
-  order_bytes_ = static_cast<size_t>(aligned(static_cast<int64_t>(sizeof(int64_t)) * (s_.groups + 1 + s_.m)));
+  order_bytes_ = GroupedRows::bytes(s_.m, s_.groups);
   scratch_bytes_ = order_bytes_ + lhs_bytes_ + other_bytes_ + product_bytes;
-}
-
-GroupedPlans::Order GroupedPlans::sorted(const void* index, void* scratch) const noexcept {
-  Order order{static_cast<int64_t*>(scratch), static_cast<int64_t*>(scratch) + s_.groups + 1, true};
-  std::fill_n(order.starts, s_.groups + 1, 0);
-  const auto group_of = [&](int64_t row) {
-    const int64_t group = read_index(index, s_.index_dtype, row);
-    return group < s_.groups ? group : -1;
-  };
-  for (int64_t row = 0; row < s_.m; ++row)
-    if (const int64_t group = group_of(row); group >= 0) ++order.starts[group + 1];
-  for (int64_t group = 0; group < s_.groups; ++group) order.starts[group + 1] += order.starts[group];
-  // Each start moves to its group's end, which is the start of the next group.
-  for (int64_t row = 0; row < s_.m; ++row)
-    if (const int64_t group = group_of(row); group >= 0) order.rows[order.starts[group]++] = row;
-  std::copy_backward(order.starts, order.starts + s_.groups, order.starts + s_.groups + 1);
-  order.starts[0] = 0;
-  for (int64_t i = 1; i < order.starts[s_.groups]; ++i)
-    order.ascending = order.ascending && order.rows[i] == order.rows[i - 1] + 1;
-  return order;
 }
 
 GroupedGemm::GroupedGemm(const GroupedGemmSpec& spec) : GroupedPlans(spec) {
@@ -103,7 +105,7 @@ GroupedGemm::GroupedGemm(const GroupedGemmSpec& spec) : GroupedPlans(spec) {
 
 void GroupedGemm::run(const GroupedGemmOperands& o, void* scratch, ThreadPool& pool) const noexcept {
   if (s_.m == 0 || s_.n == 0) return;
-  const Order order = sorted(o.index, scratch);
+  const GroupedRows order = sorted(o.index, scratch);
   auto* lhs = static_cast<std::byte*>(scratch) + order_bytes_;
   std::byte *y = lhs + lhs_bytes_, *own = y + other_bytes_;
   const int64_t lhs_bytes = row_bytes(s_.k), y_bytes = row_bytes(s_.n);
@@ -156,7 +158,7 @@ SegmentGemm::SegmentGemm(const GroupedGemmSpec& spec) : GroupedPlans(spec) {
 
 void SegmentGemm::run(const GroupedGemmOperands& o, void* scratch, ThreadPool& pool) const noexcept {
   if (s_.k == 0 || s_.n == 0) return;
-  const Order order = sorted(o.index, scratch);
+  const GroupedRows order = sorted(o.index, scratch);
   auto* lhs = static_cast<std::byte*>(scratch) + order_bytes_;
   std::byte *rhs = lhs + lhs_bytes_, *own = rhs + other_bytes_;
   const int64_t lhs_bytes = row_bytes(s_.k), rhs_bytes = row_bytes(s_.n), sum_bytes = row_bytes(s_.k * s_.n);

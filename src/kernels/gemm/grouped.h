@@ -31,7 +31,18 @@ struct GroupedGemmOperands {
   void* y = nullptr;            ///< dense, overlaps no operand
 };
 
-/// What both kinds share: plans for numbers of rows, and rows in the order of their groups.
+/// Rows in the order of the groups that they choose, and in their own order within each.
+struct GroupedRows {
+  int64_t* starts;        ///< of each group in `rows`, and the end of the last one
+  int64_t* rows;          ///< those of no group are left out
+  bool ascending = true;  ///< rows of all groups follow each other without a gap, as they lie in memory
+
+  /// Of the memory that it takes; a multiple of 64.
+  static size_t bytes(int64_t rows, int64_t groups);
+  GroupedRows(const void* index, DType index_dtype, int64_t count, int64_t groups, void* memory) noexcept;
+};
+
+/// What both kinds share: plans for numbers of rows.
 class GroupedPlans {
  public:
   size_t scratch_bytes() const { return scratch_bytes_; }
@@ -39,20 +50,15 @@ class GroupedPlans {
   std::string strategy() const { return plans_.empty() ? "" : plans_.back().strategy(); }
 
  protected:
-  /// The rows in [begin, end) of `order` are those of one group, in their own order.
-  struct Order {
-    int64_t* starts;  ///< of each group, and the end of the last one
-    int64_t* rows;
-    bool ascending;  ///< rows of all groups follow each other without a gap, as they lie in memory
-  };
-
   explicit GroupedPlans(const GroupedGemmSpec& spec) : s_(spec) {}
   /// The numbers of rows for which there are plans: all up to 8, then multiples of 8 that are at most an eighth apart.
   static std::vector<int64_t> planned_rows(int64_t most);
   size_t plan_of(int64_t rows) const;
   template <class SpecOf>
   void plan(SpecOf spec_of);
-  Order sorted(const void* index, void* scratch) const noexcept;
+  GroupedRows sorted(const void* index, void* scratch) const noexcept {
+    return {index, s_.index_dtype, s_.m, s_.groups, scratch};
+  }
   int64_t row_bytes(int64_t columns) const { return columns * static_cast<int64_t>(byte_size(s_.dtype)); }
 
   GroupedGemmSpec s_;
