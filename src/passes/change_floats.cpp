@@ -131,8 +131,9 @@ class Changer {
 };
 
 bool accumulates(const OpDef* op) {
-  for (const OpDef* each : {&op::dot_general, &op::matmul, &op::linear, &op::lora_matmul, &op::grouped_matmul,
-                            &op::fused_matmul, &op::convolution, &op::conv, &op::conv_transpose, &op::attention})
+  for (const OpDef* each :
+       {&op::dot_general, &op::matmul, &op::linear, &op::lora_matmul, &op::grouped_matmul, &op::segment_matmul,
+        &op::fused_matmul, &op::convolution, &op::conv, &op::conv_transpose, &op::attention})
     if (op == each) return true;
   return false;
 }

@@ -32,6 +32,7 @@ constexpr PrecisionOfOp kPrecisions[] = {
     {"fused_matmul", kLow, kLow, kFollows},
     {"lora_matmul", kLow, kLow, kFollows},
     {"grouped_matmul", kLow, kLow, kFollows},
+    {"segment_matmul", kLow, kLow, kFollows},
     {"dequant_matmul", kLow, kFull, kFollows},  // gradients pass through blocks in f32
     {"dynamic_quantize_matmul", kFull, kFull, kFollows},
     {"dynamic_quantize_conv", kFull, kFull, kFull, kFollows},

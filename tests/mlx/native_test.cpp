@@ -56,6 +56,24 @@ TEST_CASE("rows that choose a matrix each are multiplied by gather_mm, and by no
   }
 }
 
+TEST_CASE("sums of outer products by segment are segmented_mm, without the rows of no segment") {
+  const SafetensorsFile file = golden();
+  const Tensor x = file.tensor("segments/x"), y = file.tensor("segments/y"), index = file.tensor("segments/index");
+  const Tensor sums = file.tensor("segments/sums");
+  for (const Device& device : test::mlx_modes()) {
+    CAPTURE(device.name());
+    Graph g("segments");
+    g.output(segment_matmul(g.input("x", f32, x.type().dims), g.input("y", f32, y.type().dims),
+                            g.input("index", i32, index.type().dims), 5));
+    const Ran ran = run_on(device, g, {{"x", x}, {"y", y}, {"index", index}}, {});
+    CHECK(verdict_of(ran.report, "segment_matmul") == Verdict::native);
+    CHECK(difference(ran.results[0], sums, 5e-6) == "");
+    Tensor odd = x;  // what the rows of no segment hold is not seen
+    for (const int64_t row : {2, 9}) odd.mutable_values<float>()[static_cast<size_t>(row * 24)] = NAN;
+    CHECK(difference(run_on(device, g, {{"x", odd}, {"y", y}, {"index", index}}, {}).results[0], sums, 5e-6) == "");
+  }
+}
+
 TEST_CASE("packed experts are multiplied by gather_qmm, and stay packed") {
   const SafetensorsFile file = golden();
   struct Case {

@@ -1,4 +1,5 @@
 // Hard cases of the matrix products. The values are small enough to be computed by hand, or by a loop beside them.
+#include "autodiff/transforms.h"
 #include "ops/hard_cases.h"
 #include "rlx/session.h"
 
@@ -115,6 +116,68 @@ TEST_CASE("grouped_matmul gives each row its own matrix, and NaN for one that is
                         {tensor(f32, {4, 1}, {21, kInf, 65, kNaN})});
     CHECK(why == "");
   }
+}
+
+TEST_CASE("the gradients of grouped_matmul see no matrix that a row did not choose, and are zero where there is none") {
+  for (bool primitives : {false, true}) {
+    Graph g = trace(std::vector{Type{f64, {4, 2}}, Type{f64, {3, 2, 1}}, Type{i32, {4}}},
+                    [](Values v) { return grouped_matmul(v[0], v[1], v[2]); });
+    Graph back = vjp(g, {true, true, false}, {true});
+    if (primitives) back = made_of_primitives(back);
+    const std::vector<Tensor> in = {tensor(f64, {4, 2}, {1, 2, kNaN, kInf, 3, 4, 5, 6}),
+                                    tensor(f64, {3, 2, 1}, {10, 20, kNaN, kInf, 30, 40}), vector_of(i32, {2, 7, 0, 2}),
+                                    tensor(f64, {4, 1}, {1, kNaN, 2, 3})};
+    const auto d = interpret(back, in);
+    // The second matrix is chosen by no row: its gradient is zero, as is that of the second row.
+    CHECK(difference(d[0], tensor(f64, {4, 2}, {30, 40, 0, 0, 20, 40, 90, 120})) == "");
+    CHECK(difference(d[1], tensor(f64, {3, 2, 1}, {6, 8, 0, 0, 16, 20})) == "");
+  }
+}
+
+TEST_CASE("segment_matmul adds up outer products by segment, and rows of none are in no sum") {
+  for (DType index : {i32, i64, i8}) {
+    auto why = mismatch([](Values v) { return segment_matmul(v[0], v[1], v[2], 3); },
+                        {tensor(f32, {5, 2}, {1, 2, 3, 4, kInf, 5, kNaN, 6, 7, 8}),
+                         tensor(f32, {5, 1}, {1, 10, kNaN, 0, 100}), vector_of(index, {2, 0, -1, 3, 2})},
+                        {tensor(f32, {3, 2, 1}, {30, 40, 0, 0, 701, 802})});
+    CHECK(why == "");
+  }
+  CHECK(mismatch([](Values v) { return segment_matmul(v[0], v[1], v[2], 2); },
+                 {tensor(f32, {2, 1}, {2, kInf}), tensor(f32, {2, 1}, {0.5, 1}), vector_of(u8, {0, 1})},
+                 {tensor(f32, {2, 1, 1}, {1, kInf})}) == "");
+}
+TEST_CASE("segment_matmul says which rows do not fit, and counts segments") {
+  auto build = [](Values v) { return segment_matmul(v[0], v[1], v[2], 2); };
+  CHECK(refusal(build, {{f32, {5, 2}}, {f32, {4, 2}}, {i32, {5}}}) ==
+        "rows differ: x f32[5, 2] has 5, y f32[4, 2] has 4; row i of x is multiplied with row i of y");
+  CHECK(refusal(build, {{f32, {5, 2}}, {f32, {5, 2}}, {i32, {4}}}) == "index must be i32[5], got i32[4]");
+  CHECK(refusal([](Values v) { return segment_matmul(v[0], v[1], v[2], -1); },
+                {{f32, {5, 2}}, {f32, {5, 2}}, {i32, {5}}}) == "segments is -1; it counts sums and cannot be negative");
+}
+TEST_CASE("a mixture of experts of unknown rows stays one in its gradients, in batches and on the CPU") {
+  const Dim m = Dim::symbol("m"), e = Dim::symbol("e");
+  Graph g = trace(std::vector{Type{f64, {m, 2}}, Type{f64, {e, 2, 1}}, Type{i64, {m}}},
+                  [](Values v) { return grouped_matmul(v[0], v[1], v[2]); });
+  const auto names = [](const Graph& of) {
+    std::string all;
+    for (const Node& node : of.nodes())
+      if (std::string_view name = node.op->name; name.find("matmul") != name.npos || name == "dot_general")
+        all += (all.empty() ? "" : " ") + std::string(name);
+    return all;
+  };
+  Graph back = vjp(g, {true, true, false}, {true});
+  CHECK(names(back) == "grouped_matmul segment_matmul");
+  CHECK(back.output_types()[1] == Type{f64, {e, 2, 1}});
+  CHECK(names(batch(back, {true, true, true, true}, 3)) == "grouped_matmul segment_matmul");
+  CHECK(names(batch(g, {true, false, false}, 3)) == "grouped_matmul");
+  CHECK(names(jvp(g, {true, true, false})) == "grouped_matmul grouped_matmul grouped_matmul");
+  for (const DispatchLine& line : dispatch_report(back, Device::cpu()).lines)
+    CHECK_MESSAGE(line.verdict == Verdict::native, line.op, ": ", line.reason);
+  const std::vector<Tensor> in = {tensor(f64, {3, 2}, {1, 2, 3, 4, 5, 6}), tensor(f64, {2, 2, 1}, {1, 10, 100, 1000}),
+                                  vector_of(i64, {1, 0, 1}), tensor(f64, {3, 1}, {1, 2, 3})};
+  const auto d = Session(Device::cpu()).compile(back).run_ordered(in);
+  CHECK(difference(d[0], tensor(f64, {3, 2}, {100, 1000, 2, 20, 300, 3000})) == "");
+  CHECK(difference(d[1], tensor(f64, {2, 2, 1}, {6, 8, 16, 20})) == "");
 }
 
 TEST_CASE("outer multiplies each by each") {

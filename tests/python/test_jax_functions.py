@@ -197,6 +197,16 @@ def test_wrong_arguments_are_refused(call, kind, says):
         call()
 
 
+def test_a_ragged_dim_that_is_contracted_gives_a_sum_for_each_group():
+    x, y, sizes = np.arange(28, dtype=np.float32).reshape(7, 4), np.arange(21, dtype=np.float32).reshape(7, 3) - 9, np.int32([2, 0, 3])
+    wanted = np.stack([x[:2].T @ y[:2], np.zeros((4, 3), np.float32), x[2:5].T @ y[2:5]])  # the last two rows are in no group
+    for dim, lhs, rhs in ((0, x, y), (1, x.T, y.T)):
+        numbers = rlx.lax.RaggedDotDimensionNumbers((((dim,), (dim,)), ((), ())), [dim], [])
+        close(rlx.lax.ragged_dot_general(lhs, rhs, sizes, numbers), wanted, 1e-6)
+    with pytest.raises(NotImplementedError, match="ragged dim contracted"):
+        rlx.lax.ragged_dot_general(x, y, sizes, rlx.lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [1], []))
+
+
 # ---- special functions beside SciPy, over their whole range ----
 _special = pytest.importorskip("scipy.special")
 AXIS = np.concatenate([np.linspace(-10, 10, 41), [1e-8, 1e-3, 0.29, 0.3, 1.999, 2.001, 20.5, 30, 45, 60, 100]])

@@ -13,7 +13,9 @@ namespace {
 
 using Build = std::function<Value(Values)>;
 
-void check_native(const std::vector<Type>& types, const Build& f, std::vector<Tensor> inputs = {}) {
+/// `tolerance` is that of difference().
+void check_native(const std::vector<Type>& types, const Build& f, std::vector<Tensor> inputs = {},
+                  double tolerance = -1) {
   Graph g = trace(types, f);
   std::ostringstream what;
   auto lines = dispatch_report(g, Device::cpu()).lines;
@@ -26,7 +28,7 @@ void check_native(const std::vector<Type>& types, const Build& f, std::vector<Te
                                      kind_of(t.dtype) == Kind::unsigned_int ? 0 : -2, is_integer(t.dtype) ? 9 : 2));
   auto wanted = interpret(g, inputs);
   for (int threads : {1, 3})
-    CHECK_MESSAGE(difference(Session(Device::cpu(), {threads}).compile(g).run_ordered(inputs), wanted) == "",
+    CHECK_MESSAGE(difference(Session(Device::cpu(), {threads}).compile(g).run_ordered(inputs), wanted, tolerance) == "",
                   what.str(), ", ", threads, " threads");
 }
 
@@ -125,6 +127,41 @@ TEST_CASE("quantize") {
                      [=](Values v) { return quantize(v[0], v[1], v[2], by_row); }, {x, scale, zero});
       }
     }
+}
+
+TEST_CASE("rows that choose a matrix each, and sums of outer products by segment") {
+  for (DType t : kFloats)
+    for (DType index : {i32, i64, u8, i16})
+      for (int64_t m : {0, 1, 7, 70}) {
+        const Tensor x = random_tensor(t, {m, 19}, 1, -2, 2), w = random_tensor(t, {4, 19, 33}, 2, -2, 2),
+                     y = random_tensor(t, {m, 33}, 3, -2, 2),
+                     at = random_tensor(index, {m}, 4, index == u8 ? 0 : -1, 5);
+        check_native({x.type(), w.type(), at.type()}, [](Values v) { return grouped_matmul(v[0], v[1], v[2]); },
+                     {x, w, at});
+        check_native({x.type(), y.type(), at.type()}, [](Values v) { return segment_matmul(v[0], v[1], v[2], 4); },
+                     {x, y, at});
+      }
+}
+
+TEST_CASE("rows of one packed expert go together, as many as there are, and rows of none are NaN") {
+  // Sums of 256 terms of either sign, in f32 beside f64.
+  for (DType format : {q4_k, q8_0})
+    for (DType t : {f32, bf16})
+      for (int64_t m : {1, 30, 90}) {
+        const Tensor x = random_tensor(t, {m, 256}, 1, -1, 1), w = random_tensor(format, {3, 70, 256}, 2, -1, 1),
+                     at = random_tensor(i16, {m}, 3, -1, 4);
+        check_native(
+            {x.type(), w.type(), at.type()}, [](Values v) { return dequant_grouped_matmul(v[0], v[1], v[2]); },
+            {x, w, at}, t == f32 ? 1e-5 : -1);
+      }
+  for (int64_t m : {1, 30, 90}) {
+    const Tensor x = random_tensor(f32, {m, 64}, 1, -1, 1), w = random_tensor(i8, {3, 64, 70}, 2, -99, 99),
+                 at = random_tensor(i32, {m}, 3, -1, 4), scale = random_tensor(f32, {3, 2, 70}, 4, 0, 0.01);
+    check_native(
+        {x.type(), w.type(), at.type(), scale.type()},
+        [](Values v) { return dequant_grouped_matmul(v[0], v[1], v[2], {.scale = v[3]}, 32, true); }, {x, w, at, scale},
+        1e-5);
+  }
 }
 
 TEST_CASE("rows added where indices say, some of them nowhere") {

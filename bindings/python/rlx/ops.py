@@ -21,29 +21,29 @@ __all__ = ["abs", "neg", "sign", "floor", "ceil", "round_nearest_even", "round_n
            "gelu", "gelu_tanh", "silu", "softplus", "log_sigmoid", "mish", "softsign", "selu", "hard_swish", "leaky_relu", "elu",
            "celu", "hard_sigmoid", "broadcast_in_dim", "reshape", "transpose", "slice", "pad", "concatenate", "reverse", "iota",
            "extent", "reduce", "dot_general", "gather", "scatter", "dynamic_slice", "dynamic_update_slice", "matmul", "linear",
-           "fused_matmul", "lora_matmul", "grouped_matmul", "reduce_window", "select_and_scatter", "convolution", "mean",
-           "variance", "moments", "norm", "argmax", "argmin", "one_hot", "histogram", "cumsum", "cumprod", "cummax", "softmax",
-           "log_softmax", "logsumexp", "layer_norm", "rms_norm", "group_norm", "instance_norm", "layer_norm_2d",
-           "batch_norm_inference", "l2_normalize", "fused_residual_layer_norm", "fused_residual_rms_norm", "ada_layer_norm",
-           "gated_residual", "attention", "rope", "axial_rope2d", "take", "take_along_axis", "gather_nd", "scatter_add_rows",
-           "scatter_nd", "scatter_elements", "kv_append", "narrow", "strided_slice", "expand", "stack", "split", "tile", "roll",
-           "pad_mode", "trilu", "diag", "diagonal", "conv", "conv_transpose", "pool", "resize_nearest2x", "interpolate",
-           "resize_linear", "im2col", "softmax_cross_entropy_with_logits", "softmax_cross_entropy", "nll", "cross_entropy",
-           "smooth_labels", "mse", "binary_cross_entropy_with_logits", "huber", "kl_divergence", "relu_backward",
-           "activation_backward", "conv_backward_input", "conv_backward_weight", "max_pool_backward",
-           "softmax_cross_entropy_backward", "attention_backward", "rope_backward", "layer_norm_backward", "rms_norm_backward",
-           "group_norm_backward", "batch_norm_inference_backward", "ada_layer_norm_backward", "gated_residual_backward",
-           "elementwise_region", "glu", "fused_swiglu", "fused_conv", "fused_attention_block", "fused_transformer_layer",
-           "transform_region", "batch_elementwise_region", "lstm", "gru", "rnn", "lstm_layer", "lstm_layer_backward",
-           "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k", "sort_values", "argsort",
-           "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan", "checkpointed_scan",
-           "quantize", "dequantize", "quantize_blocks", "dequantize_blocks", "dequantize_blockwise", "dequant_matmul",
-           "dequant_grouped_matmul", "dequant_moe_weights", "qmatmul", "qconv2d", "dynamic_quantize", "dynamic_quantize_matmul",
-           "dynamic_quantize_conv", "scaled_quant_scale", "scaled_quantize", "scaled_dequantize", "scaled_matmul",
-           "scaled_grouped_matmul", "scaled_round", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq",
-           "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "fake_quantize_affine", "spline_activation",
-           "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct", "synth_matmul",
-           "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
+           "fused_matmul", "lora_matmul", "grouped_matmul", "segment_matmul", "reduce_window", "select_and_scatter",
+           "convolution", "mean", "variance", "moments", "norm", "argmax", "argmin", "one_hot", "histogram", "cumsum", "cumprod",
+           "cummax", "softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "group_norm", "instance_norm",
+           "layer_norm_2d", "batch_norm_inference", "l2_normalize", "fused_residual_layer_norm", "fused_residual_rms_norm",
+           "ada_layer_norm", "gated_residual", "attention", "rope", "axial_rope2d", "take", "take_along_axis", "gather_nd",
+           "scatter_add_rows", "scatter_nd", "scatter_elements", "kv_append", "narrow", "strided_slice", "expand", "stack",
+           "split", "tile", "roll", "pad_mode", "trilu", "diag", "diagonal", "conv", "conv_transpose", "pool",
+           "resize_nearest2x", "interpolate", "resize_linear", "im2col", "softmax_cross_entropy_with_logits",
+           "softmax_cross_entropy", "nll", "cross_entropy", "smooth_labels", "mse", "binary_cross_entropy_with_logits", "huber",
+           "kl_divergence", "relu_backward", "activation_backward", "conv_backward_input", "conv_backward_weight",
+           "max_pool_backward", "softmax_cross_entropy_backward", "attention_backward", "rope_backward", "layer_norm_backward",
+           "rms_norm_backward", "group_norm_backward", "batch_norm_inference_backward", "ada_layer_norm_backward",
+           "gated_residual_backward", "elementwise_region", "glu", "fused_swiglu", "fused_conv", "fused_attention_block",
+           "fused_transformer_layer", "transform_region", "batch_elementwise_region", "lstm", "gru", "rnn", "lstm_layer",
+           "lstm_layer_backward", "selective_scan", "mamba2", "gated_delta_net", "gated_delta_net_backward", "sort", "top_k",
+           "sort_values", "argsort", "if_else", "call", "remat", "custom_fn", "optimization_barrier", "while_loop", "scan",
+           "checkpointed_scan", "quantize", "dequantize", "quantize_blocks", "dequantize_blocks", "dequantize_blockwise",
+           "dequant_matmul", "dequant_grouped_matmul", "dequant_moe_weights", "qmatmul", "qconv2d", "dynamic_quantize",
+           "dynamic_quantize_matmul", "dynamic_quantize_conv", "scaled_quant_scale", "scaled_quantize", "scaled_dequantize",
+           "scaled_matmul", "scaled_grouped_matmul", "scaled_round", "fake_quantize", "fake_quantize_backward",
+           "fake_quantize_lsq", "fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "fake_quantize_affine",
+           "spline_activation", "spline_activation_backward_x", "spline_activation_backward_coeff", "synth_reconstruct",
+           "synth_matmul", "synth_matmul_backward", "fft_q", "fft_butterfly_stage", "log_mel", "log_mel_backward", "welch_peaks",
            "partitioned_conv", "lu", "cholesky", "geqrf", "householder_product", "qr", "triangular_solve", "solve", "inverse",
            "det", "slogdet", "eigh", "eigh_backward", "svd", "eig", "pinv", "lstsq", "expm", "bimap", "reeig", "reeig_backward",
            "logeig", "logeig_backward", "spd_matrix_fn", "spd_matrix_fn_backward", "spd_matrix_fn_hessian", "spd_log_map",
@@ -1077,6 +1077,16 @@ def grouped_matmul(x, w, index):
 
     Source: Shazeer et al., ICLR 2017: the products of a mixture of experts"""
     return emit_op("grouped_matmul", [x, w, index], [])
+
+
+def segment_matmul(x, y, index, segments=0):
+    """[segments, k, n]: for each segment j the sum of outer products xᵀ y of the rows i of x[m, k] and y[m, n] with
+    index[i] = j; zeros where there are none. Rows whose index is not in [0, segments) are in no sum.
+
+    Source: JAX, ragged_dot_general with a ragged contracting dim; the gradient of grouped_matmul by its matrices
+
+    Attributes: segments (dim; 0)."""
+    return emit_op("segment_matmul", [x, y, index], [("segments", segments, "dim")])
 
 
 def reduce_window(*xs, kind="sum", window_dims=(), strides=(), base_dilation=(), window_dilation=(), padding_low=(),

@@ -7,7 +7,7 @@
 namespace rlx {
 
 namespace op {
-extern const OpDef matmul, linear, fused_matmul, lora_matmul, grouped_matmul;
+extern const OpDef matmul, linear, fused_matmul, lora_matmul, grouped_matmul, segment_matmul;
 }  // namespace op
 
 /// [..., m, k] x [..., k, n]: batch dims broadcast, an operand of rank 1 is a row on the left and a column on
@@ -37,8 +37,16 @@ struct LoraMatmulAttrs {
 };
 /// x w + scale (x a) b: x[..., k], w[k, n], a[k, r], b[r, n].
 Value lora_matmul(Value x, Value w, Value a, Value b, double scale = 1);
-/// Row i of x[m, k] times w[e, k, n] at e = index[i]; index[m] of integers. Zeros where there is no such
-/// expert.
+/// Row i of x[m, k] times w[e, k, n] at e = index[i]; index[m] of integers. NaN where there is no such matrix; its
+/// gradient is zero there.
 Value grouped_matmul(Value x, Value w, Value index);
+
+struct SegmentMatmulAttrs {
+  Dim segments = 0;
+  RLX_FIELDS(SegmentMatmulAttrs, field("segments", &SegmentMatmulAttrs::segments));
+};
+/// For each segment j the sum of outer products xᵀ y of the rows i of x[m, k] and y[m, n] with index[i] = j ->
+/// [segments, k, n]: the gradient of grouped_matmul by w. Rows whose index is no segment are in none of the sums.
+Value segment_matmul(Value x, Value y, Value index, Dim segments);
 
 }  // namespace rlx

@@ -4,6 +4,8 @@
 // matrix. The file is longer than others because all of these share how they read narrow operands and what follows a
 // product.
 #include "backends/cpu/lowerings.h"
+#include "kernels/gemm/grouped.h"
+#include "kernels/index/index.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/quantized_weights.h"
 #include "kernels/quant/split_blocks.h"
@@ -201,6 +203,51 @@ std::string readable_quantized(const Question& q, size_t first, bool has_global)
   return q.node.types[0].dtype == f32 ? "" : text_of("quantized values become f32, not ", q.node.types[0]);
 }
 
+/// Products of rows of f32 that choose an expert each, of m rows: up to `most` rows of one expert go together, so that
+/// its weights are decoded once for them.
+struct ExpertRows {
+  int64_t m, k, n, experts, most;
+  DType index, y;
+
+  size_t order_bytes() const { return kernels::GroupedRows::bytes(m, experts); }
+  size_t gathered_bytes() const { return aligned(static_cast<size_t>(m * k) * sizeof(float)); }
+  size_t scratch_bytes() const {
+    return order_bytes() + gathered_bytes() + aligned(static_cast<size_t>(most * n) * byte_size(y));
+  }
+  /// Calls product(expert, x, rows, y, begin, end) with dense rows for columns [begin, end).
+  template <class F>
+  void run(const StepArgs& args, const float* x, std::byte* scratch, int64_t grain, double work_ns, F product) const {
+    const kernels::GroupedRows order(args.in(2), index, m, experts, scratch);
+    auto* gathered = reinterpret_cast<float*>(scratch + order_bytes());
+    std::byte* together = scratch + order_bytes() + gathered_bytes();
+    for (int64_t expert = 0; expert < experts && k > 0; ++expert)
+      for (int64_t at = order.starts[expert], end = order.starts[expert + 1], count = end - at; at < end; ++at)
+        if (count > 1) std::copy_n(x + order.rows[at] * k, k, gathered + at * k);
+    const auto y_bytes = static_cast<int64_t>(byte_size(y));
+    const uint64_t nan = encode_float(y, NAN);
+    for_ranges(args, n, grain, work_ns, [&](int64_t begin, int64_t end, int64_t) {
+      const auto row_of = [&](int64_t row) { return args.out<std::byte>() + row * n * y_bytes; };
+      for (int64_t expert = 0; expert < experts; ++expert) {
+        const int64_t first = order.starts[expert], last = order.starts[expert + 1];
+        for (int64_t at = first; at < last; at += most) {
+          const int64_t rows = std::min(most, last - at);
+          const float* from = last - first == 1 ? x + order.rows[at] * k : gathered + at * k;
+          product(expert, from, rows, rows == 1 ? row_of(order.rows[at]) : together, begin, end);
+          for (int64_t r = 0; r < rows && rows > 1; ++r)
+            std::memcpy(row_of(order.rows[at + r]) + begin * y_bytes, together + (r * n + begin) * y_bytes,
+                        static_cast<size_t>((end - begin) * y_bytes));
+        }
+      }
+      for (int64_t row = 0; row < m && order.starts[experts] < m; ++row) {
+        const int64_t expert = kernels::read_index(args.in(2), index, row);
+        if (expert >= 0 && expert < experts) continue;
+        for (int64_t j = begin; j < end; ++j)
+          std::memcpy(row_of(row) + j * y_bytes, &nan, static_cast<size_t>(y_bytes));
+      }
+    });
+  }
+};
+
 }  // namespace
 
 Prepared lower_quantize_blocks(const LoweringContext& c) {
@@ -278,36 +325,30 @@ Prepared lower_block_product(const LoweringContext& c) {
 std::string when_block_experts(const Question& q) {
   if (!is_block(q.operands[1].dtype))
     return text_of("quantized values of ", q.operands[1].dtype, " are dequantized first");
-  if (q.operands[2].dtype != i32 && q.operands[2].dtype != i64) return text_of("indices of ", q.operands[2].dtype);
+  if (!is_byte_sized(q.operands[2].dtype)) return text_of("indices of ", q.operands[2].dtype);
   return narrow_or_f32(q.operands[0]);
 }
 Prepared lower_block_experts(const LoweringContext& c) {
-  int64_t m = c.operands[0].shape[0], k = c.operands[0].shape[1], n = c.results[0].shape[1];
-  int64_t experts = c.operands[1].shape[0];
-  DType x = c.operands[0].dtype, index = c.operands[2].dtype;
-  BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .rows = 1, .x_stride = k};
+  const int64_t m = c.operands[0].shape[0], k = c.operands[0].shape[1], n = c.results[0].shape[1];
+  const DType x = c.operands[0].dtype;
+  BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .x_stride = k};
   p.y_dtype = c.results[0].dtype, p.y_stride = n;
-  int64_t expert_bytes = n * (k / info(p.format).block_elements * info(p.format).block_bytes);
-  size_t scratch = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
-  auto y_bytes = static_cast<int64_t>(byte_size(p.y_dtype));
-  uint64_t nan = encode_float(p.y_dtype, NAN);
-  double work_ns = static_cast<double>(m * n * k) * 0.1;
-  return make_step(text_of(p.format, " experts ", m, "x", k, "x", n), scratch, [=](const StepArgs& args) {
-    const float* rows = as_f32(args, x, m * k);
-    for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns, [&](int64_t begin, int64_t end, int64_t) {
-      for (int64_t i = 0; i < m; ++i) {
-        int64_t expert = index == i32 ? args.in<int32_t>(2)[i] : args.in<int64_t>(2)[i];
-        std::byte* y = args.out<std::byte>() + i * n * y_bytes;
-        if (expert < 0 || expert >= experts) {
-          for (int64_t j = begin; j < end; ++j) std::memcpy(y + j * y_bytes, &nan, static_cast<size_t>(y_bytes));
-          continue;
-        }
-        BlockWeightsProduct call = p;
-        call.x = rows + i * k, call.w = args.in<std::byte>(1) + expert * expert_bytes, call.y = y;
-        kernels::multiply_block_weights(call, begin, end);
-      }
-    });
-  });
+  const int64_t expert_bytes = n * (k / info(p.format).block_elements * info(p.format).block_bytes);
+  const size_t converted = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
+  // Several rows are added up in another order than one.
+  const ExpertRows rows{
+      m, k, n, c.operands[1].shape[0], c.policy.batch_invariant ? 1 : p.kMaxRows, c.operands[2].dtype, p.y_dtype};
+  const double work_ns = static_cast<double>(m * n * k) * 0.1;
+  return make_step(
+      text_of(p.format, " experts ", m, "x", k, "x", n), converted + rows.scratch_bytes(), [=](const StepArgs& args) {
+        rows.run(args, as_f32(args, x, m * k), args.scratch + converted, p.kColumns, work_ns,
+                 [&](int64_t expert, const float* from, int64_t count, std::byte* to, int64_t begin, int64_t end) {
+                   BlockWeightsProduct call = p;
+                   call.x = from, call.rows = count, call.y = to;
+                   call.w = args.in<std::byte>(1) + expert * expert_bytes;
+                   kernels::multiply_block_weights(call, begin, end);
+                 });
+      });
 }
 
 std::string when_dequantize_blockwise(const Question& q) {
@@ -388,7 +429,7 @@ std::string when_quantized_experts(const Question& q) {
   if (!kernels::QuantizedWeightsProduct::supports(w.dtype) || !a.columns_last)
     return text_of("quantized values of ", w.dtype, a.columns_last ? "" : ", along k,", " are dequantized first");
   if (q.operands[0].dtype != f32) return text_of("no kernel multiplies ", q.operands[0], " with quantized values");
-  if (q.operands[2].dtype != i32 && q.operands[2].dtype != i64) return text_of("indices of ", q.operands[2].dtype);
+  if (!is_byte_sized(q.operands[2].dtype)) return text_of("indices of ", q.operands[2].dtype);
   if (const Dim& n = w.dims[2]; info(w.dtype).bits == 4 && !(n.is_static() && n.value() % 2 == 0))
     return text_of("rows of ", n, " quantized values of 4 bits may end within a byte");
   for (size_t i = 3; i < q.operands.size() - (a.has_table || a.has_global ? 1 : 0); ++i)
@@ -402,38 +443,33 @@ Prepared lower_quantized_experts(const LoweringContext& c) {
   const auto& a = c.attrs<DequantGroupedMatmulAttrs>();
   QuantizedOperands operands(c, 3, a);
   kernels::QuantizedWeightsProduct p = product_of_quantized(c.operands[1], a.block_size, operands);
-  const int64_t m = c.operands[0].shape[0], experts = c.operands[1].shape[0];
-  p.rows = 1, p.x_stride = p.k;
+  const int64_t m = c.operands[0].shape[0];
+  p.x_stride = p.k;
   const int64_t groups = (p.k + p.block - 1) / p.block, bits = info(p.w_dtype).bits;
-  const DType index = c.operands[2].dtype;
+  constexpr int64_t kRowsTogether = 24;  // a multiple of the rows of its inner loops
+  const ExpertRows rows{
+      m, p.k, p.n, c.operands[1].shape[0], c.policy.batch_invariant ? 1 : kRowsTogether, c.operands[2].dtype, f32};
   double work_ns = static_cast<double>(3 * m * p.n * p.k) * 0.02;
-  return make_step(text_of(p.w_dtype, " experts ", m, "x", p.k, "x", p.n), 0, [=](const StepArgs& args) {
-    kernels::QuantizedWeightsProduct all = p;
-    operands.bind(args, all);
-    all.table = reinterpret_cast<const float*>(operand(args, operands.table_at));
-    const auto at_expert = [&](const kernels::QuantizedReader& whole, int64_t expert) {
-      kernels::QuantizedReader one = whole;
-      if (whole.data) one.data = static_cast<const std::byte*>(whole.data) + expert * groups * p.n * whole.bits / 8;
-      return one;
-    };
-    for_ranges(args, p.n, kernels::QuantizedWeightsProduct::kColumns, work_ns,
-               [&](int64_t begin, int64_t end, int64_t) {
-                 for (int64_t i = 0; i < m; ++i) {
-                   const int64_t expert = index == i32 ? args.in<int32_t>(2)[i] : args.in<int64_t>(2)[i];
-                   float* y = args.out<float>() + i * p.n;
-                   if (expert < 0 || expert >= experts) {
-                     std::fill(y + begin, y + end, NAN);
-                     continue;
-                   }
+  return make_step(
+      text_of(p.w_dtype, " experts ", m, "x", p.k, "x", p.n), rows.scratch_bytes(), [=](const StepArgs& args) {
+        kernels::QuantizedWeightsProduct all = p;
+        operands.bind(args, all);
+        all.table = reinterpret_cast<const float*>(operand(args, operands.table_at));
+        const auto at_expert = [&](const kernels::QuantizedReader& whole, int64_t expert) {
+          kernels::QuantizedReader one = whole;
+          if (whole.data) one.data = static_cast<const std::byte*>(whole.data) + expert * groups * p.n * whole.bits / 8;
+          return one;
+        };
+        rows.run(args, args.in<float>(0), args.scratch, kernels::QuantizedWeightsProduct::kColumns, work_ns,
+                 [&](int64_t expert, const float* from, int64_t count, std::byte* to, int64_t begin, int64_t end) {
                    kernels::QuantizedWeightsProduct call = all;
-                   call.x = args.in<float>(0) + i * p.k, call.y = y;
+                   call.x = from, call.rows = count, call.y = reinterpret_cast<float*>(to);
                    call.w.data = args.in<std::byte>(1) + expert * (p.k * p.n * bits / 8);
                    call.scale = at_expert(all.scale, expert), call.zero_point = at_expert(all.zero_point, expert);
                    call.bias = at_expert(all.bias, expert);
                    kernels::multiply_quantized_weights(call, begin, end);
-                 }
-               });
-  });
+                 });
+      });
 }
 
 }  // namespace rlx::cpu

@@ -56,6 +56,9 @@ bool dot_strided(const Node&, size_t operand, const Shape&, std::span<const int6
 // lower_matmul.cpp
 std::string when_matmul(const Question&);
 bool matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+std::string when_grouped(const Question&);
+bool grouped_matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
+bool segment_matmul_strided(const Node&, size_t operand, const Shape&, std::span<const int64_t> strides);
 kernels::Activation kernel_activation(rlx::Activation);
 /// The stride from one row of a [..., k] operand to the next, if a single stride walks all rows.
 std::optional<int64_t> row_stride(const View&);

@@ -94,6 +94,24 @@ Lowered lower_grouped_product(Lowering& l) {
   return chosen.result(l, mx::gather_mm(rows_of(l), wide(l, 1), std::nullopt, chosen.index, false, l.s));
 }
 
+/// Rows in the order of their segments, those of none behind all others, where no segment reaches.
+Lowered lower_segment_product(Lowering& l) {
+  if (l.in[0].size() == 0) return {mx::zeros(l.shape(), l.dtype(), l.s)};
+  const int segments = l.shape()[0];
+  const mx::array given = mx::astype(l.in[2], mx::int64, l.s), end = integer(segments, i64);
+  const mx::array none = mx::logical_or(mx::less(given, integer(0, i64), l.s), mx::greater_equal(given, end, l.s), l.s);
+  const mx::array index = mx::where(none, end, given, l.s), rows = mx::argsort(index, 0, l.s);
+  // How many rows stand before each segment, and before the end of each.
+  const mx::array each = mx::arange(0, segments, mx::int64, l.s), of_row = mx::expand_dims(index, 1, l.s);
+  const auto count = [&](const mx::array& is_before) {
+    return mx::astype(mx::sum(is_before, 0, false, l.s), mx::uint32, l.s);
+  };
+  const mx::array bounds =
+      mx::stack({count(mx::less(of_row, each, l.s)), count(mx::less_equal(of_row, each, l.s))}, 1, l.s);
+  const auto ordered = [&](size_t i) { return mx::take(wide(l, i), rows, 0, l.s); };
+  return {narrowed(l, mx::segmented_mm(mx::transpose(ordered(0), l.s), ordered(1), bounds, l.s))};
+}
+
 Lowered lower_packed_grouped_product(Lowering& l) {
   const PackedForm form = packed_form({l.node, l.types}).value();
   const Choice chosen(l, l.packed[0].shape(0));

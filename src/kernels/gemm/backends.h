@@ -17,6 +17,9 @@ std::shared_ptr<const PackedWeights> adopt_highway(const WeightsSpec& spec, std:
                                                    std::shared_ptr<const void> owner);
 std::shared_ptr<const BatchedGemmPlan> plan_batched_highway(const BatchedGemmSpec& spec);
 
+// gemm.cpp: checks the spec, and plans without the cache that prepare_batched_gemm() has.
+std::shared_ptr<const BatchedGemmPlan> plan_batched_gemm(const BatchedGemmSpec& spec);
+
 // ozaki_gemm.cpp: products by Ozaki splits on integer matrix tiles. pack_split() returns null for weights, policies
 // or processors that it does not support; holds_splits() says whether packed bytes are of this form.
 std::shared_ptr<const PackedWeights> pack_split(const WeightsSpec& spec, const void* data);

@@ -94,18 +94,21 @@ PreparedGemm PackedWeights::prepare(const GemmSpec& spec) const {
   }));
 }
 
+std::shared_ptr<const BatchedGemmPlan> plan_batched_gemm(const BatchedGemmSpec& spec) {
+  BatchedGemmSpec s = spec;
+  s.threads = std::max(1, s.threads);
+  check_extents(s.m, s.n, s.k);
+  check_dtypes(s.lhs_dtype, s.rhs_dtype, s.y_dtype, s.epilogue);
+  if (s.batch_rank < 0 || s.batch_rank > BatchedGemmSpec::kMaxBatchRank)
+    fail(ErrorCode::unsupported, "a batched product has at most ", BatchedGemmSpec::kMaxBatchRank, " batch dims, not ",
+         s.batch_rank, "; merge some");
+  return plan_batched_highway(s);
+}
+
 PreparedBatchedGemm prepare_batched_gemm(const BatchedGemmSpec& spec) {
   static auto* cache = new PlanCache<PlanKey<BatchedGemmSpec>, BatchedGemmPlan>(64);
-  return PreparedBatchedGemm(cache->find_or_make({spec, product_target()}, [](const auto& key) {
-    BatchedGemmSpec s = key.spec;
-    s.threads = std::max(1, s.threads);
-    check_extents(s.m, s.n, s.k);
-    check_dtypes(s.lhs_dtype, s.rhs_dtype, s.y_dtype, s.epilogue);
-    if (s.batch_rank < 0 || s.batch_rank > BatchedGemmSpec::kMaxBatchRank)
-      fail(ErrorCode::unsupported, "a batched product has at most ", BatchedGemmSpec::kMaxBatchRank,
-           " batch dims, not ", s.batch_rank, "; merge some");
-    return plan_batched_highway(s);
-  }));
+  return PreparedBatchedGemm(
+      cache->find_or_make({spec, product_target()}, [](const auto& key) { return plan_batched_gemm(key.spec); }));
 }
 
 }  // namespace rlx::kernels

@@ -1,5 +1,5 @@
-"""What MLX itself (mlx from PyPI) makes of products of rows with a chosen matrix each, of floats (mx.gather_mm) and packed (mx.gather_qmm), and of
-its random bits. Writes ../mlx/native.safetensors.
+"""What MLX itself (mlx from PyPI) makes of products of rows with a chosen matrix each, of floats (mx.gather_mm) and packed (mx.gather_qmm), of
+sums of outer products by segment (mx.segmented_mm), and of its random bits. Writes ../mlx/native.safetensors.
 
     python3 tests/golden/generate/mlx_native.py
 """
@@ -47,6 +47,14 @@ key = mx.array([7, 2600000000], mx.uint32)
 written["bits/key"] = key
 for count in (1, 2, 9):  # new keys are random bits of the old one
     written[f"bits/{count}"] = mx.random.split(key, count)
+x, y, index = normal(17, 24), normal(17, OUTPUTS), np.array([2, 0, -1, 2, 4, 0, 0, 2, 3, 9, 2, 3, 3, 0, 2, 2, 4])  # segment 1 is empty, two rows are in none
+of_segment = [np.flatnonzero(index == s) for s in range(5)]
+order, ends = mx.array(np.concatenate(of_segment)), np.cumsum([len(rows) for rows in of_segment])
+bounds = mx.array(np.stack([ends - [len(rows) for rows in of_segment], ends], 1), mx.uint32)
+sums = mx.segmented_mm(x[order].T, y[order], bounds)
+exact = np.stack([np.array(x, np.float64)[rows].T @ np.array(y, np.float64)[rows] for rows in of_segment])
+worst["segments"] = float(np.abs(exact - np.array(sums)).max())
+written |= {"segments/x": x, "segments/y": y, "segments/index": mx.array(index, mx.int32), "segments/sums": sums}
 mx.eval(written)
 mx.save_safetensors(str(here / "native.safetensors"), written)
 (here / "native.json").write_text(json.dumps({"mlx": mx.__version__, "numpy": np.__version__, "from f64, at most": max(worst.values())}, indent=1) + "\n")

@@ -64,24 +64,46 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
     result = lhs.dtype_name if preferred_element_type is None else _dtypes.name_of(preferred_element_type)
     if _dtypes.bits(result) > _dtypes.bits(lhs.dtype_name):
         lhs, rhs = convert(lhs, result), convert(rhs, result)
-    ends = ops.cumsum(convert(sizes, "i32"), axis=0)
-    group = rnp.sum(rnp.expand_dims(ends, 0) <= rnp.expand_dims(rnp.arange(lhs.shape[0], dtype="int32"), 1), 1, dtype="int32")
+    group = _groups_of_rows(lhs.shape[0], sizes)
     made = ops.grouped_matmul(lhs, rhs, rnp.minimum(group, rhs.shape[0] - 1))
     return convert(rnp.where(rnp.expand_dims(group < rhs.shape[0], 1), made, rnp.zeros_like(made)), result)
 
 
+def _groups_of_rows(rows, sizes):
+    """The group of each row; the number of groups for those behind all of them."""
+    from .. import numpy as rnp
+    ends = ops.cumsum(convert(sizes, "i32"), axis=0)
+    return rnp.sum(rnp.expand_dims(ends, 0) <= rnp.expand_dims(rnp.arange(rows, dtype="int32"), 1), 1, dtype="int32")
+
+
+def _ragged_sums(lhs, rhs, group_sizes, result):
+    """lhs[m, k] and rhs[m, n] contracted over the rows of each group: [g, k, n]."""
+    lhs, rhs = operands_of_one_dtype("ragged_dot_general", lhs, rhs)
+    sizes = as_array(group_sizes)
+    result = lhs.dtype_name if result is None else _dtypes.name_of(result)
+    if _dtypes.bits(result) > _dtypes.bits(lhs.dtype_name):
+        lhs, rhs = convert(lhs, result), convert(rhs, result)
+    return convert(ops.segment_matmul(lhs, rhs, _groups_of_rows(lhs.shape[0], sizes), segments=sizes.shape[0]), result)
+
+
 def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision=None, preferred_element_type=None, group_offset=None):
-    """ragged_dot with its dims anywhere: one ragged dim of lhs, which is not contracted, one contracted dim, one of groups."""
+    """ragged_dot with its dims anywhere: one ragged dim of lhs, which is not contracted, one contracted dim, one of groups. With the
+    ragged dim contracted, and no dim of groups, lhs and rhs are of rank 2: the sums over the rows of each group, [g, ...]."""
     from .. import numpy as rnp
     numbers = ragged_dot_dimension_numbers
     if not isinstance(numbers, RaggedDotDimensionNumbers):
         raise TypeError(at_user_line("ragged_dot_general takes RaggedDotDimensionNumbers"))
     (lhs_contract, rhs_contract), batch = numbers.dot_dimension_numbers
     lhs, rhs = as_array(lhs), as_array(rhs)
+    if batch == ((), ()) and len(lhs_contract) == 1 and numbers.lhs_ragged_dimensions == lhs_contract and not numbers.rhs_group_dimensions and \
+            lhs.ndim == rhs.ndim == 2 and group_offset is None:
+        check_precision("ragged_dot_general", precision)
+        return _ragged_sums(rnp.moveaxis(lhs, lhs_contract[0], 0), rnp.moveaxis(rhs, rhs_contract[0], 0), group_sizes, preferred_element_type)
     if batch != ((), ()) or len(lhs_contract) != 1 or len(numbers.lhs_ragged_dimensions) != 1 or len(numbers.rhs_group_dimensions) != 1 or \
             numbers.lhs_ragged_dimensions[0] in lhs_contract or lhs.ndim != 2 or rhs.ndim != 3:
         raise NotImplementedError(at_user_line("ragged_dot_general takes lhs of rank 2 and rhs of rank 3, with one ragged dim that is not contracted, "
-                                               "one contracted dim and one of groups; other forms are not there"))
+                                               "one contracted dim and one of groups, or both of rank 2 with the ragged dim contracted; other forms are "
+                                               "not there"))
     group, inner = numbers.rhs_group_dimensions[0], rhs_contract[0]
     return ragged_dot(rnp.moveaxis(lhs, lhs_contract[0], 1), rnp.moveaxis(rhs, (group, inner), (0, 1)), group_sizes, precision,
                       preferred_element_type, group_offset)

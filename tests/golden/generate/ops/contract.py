@@ -5,7 +5,7 @@ import scipy.special
 import torch
 import torch.nn.functional as F
 
-from .case import *
+from .derivative import *
 
 jax.config.update("jax_enable_x64", True)
 
@@ -79,9 +79,51 @@ def layers(f):
     f.add("grouped_matmul", "grouped_matmul", [x, w, expert], in_f64(lambda x, w, e: np.einsum("mk,mkn->mn", x, w[e]), x, w, expert), "numpy.einsum in f64")
 
 
+def ragged(index, groups):
+    """The rows in the order of their groups, those of none last, and how many each group has: how JAX has them."""
+    index = np.asarray(index)
+    within = (index >= 0) & (index < groups)
+    order = np.argsort(np.where(within, index, groups), kind="stable")
+    return order, np.bincount(index[within], minlength=groups).astype(i32)
+
+
+def segment_sums(x, y, index, segments):
+    """By jax.lax.ragged_dot_general, whose form with a ragged contracting dim JAX cannot differentiate."""
+    order, sizes = ragged(index, segments)
+    numbers = jax.lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], [])
+    return jax.lax.ragged_dot_general(jnp.asarray(x)[order], jnp.asarray(y)[order], sizes, numbers)
+
+
+def experts(f):
+    """Products of a mixture of experts."""
+    for name, rows, inputs, outputs, groups, dtype, index_dtype in (
+            ("few", 6, 4, 5, 3, f64, i32), ("many", 150, 33, 20, 4, f32, i64), ("more_groups", 20, 7, 9, 32, f32, u8), ("f16", 40, 16, 8, 3, f16, i32),
+            ("bf16", 40, 16, 8, 3, bf16, i32), ("one_row", 1, 24, 17, 5, f32, i32)):
+        index = integers("grouped" + name, (rows,), 0, groups, index_dtype)
+        x, w = normal("grouped_x" + name, (rows, inputs), dtype), normal("grouped_w" + name, (groups, inputs, outputs), dtype)
+
+        def product(x, w, index):
+            order, sizes = ragged(index, groups)
+            return jax.lax.ragged_dot(x[order], w, sizes)[np.argsort(order)]
+
+        f.add_derivative("grouped_matmul_" + name, "grouped_matmul", [x, w, index], by_jax, product, "jax.lax.ragged_dot and its vjp in f64")
+        index = integers("segments" + name, (rows,), 0 if index_dtype == u8 else -1, groups + 1, index_dtype)
+        y = normal("segments_y" + name, (rows, outputs), dtype)
+
+        def sums(x, y, index):
+            within = np.asarray((index >= 0) & (index < groups))
+            return jax.ops.segment_sum((x[:, :, None] * y[:, None])[within], index[within], groups)
+
+        f.add_derivative("segment_matmul_" + name, "segment_matmul", [x, y, index], by_jax, sums,
+                         "jax.lax.ragged_dot_general, the vjp of jax.ops.segment_sum, in f64", segments=groups)
+        exact = np.asarray(segment_sums(wide(x), wide(y), index, groups)).astype(dtype)
+        f.tensors[f"segment_matmul_{name}/out0"] = exact
+
+
 def cases():
     f, g = Family("contract"), Family("matmul")
     dots(f)
     products(g)
     layers(g)
+    experts(g)
     return [f, g]
