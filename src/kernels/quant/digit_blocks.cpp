@@ -39,7 +39,7 @@ struct alignas(64) DigitPair {
 };
 struct alignas(64) DigitChunk {
   DigitPair pairs[kPairs];
-  float x[kRuns];     ///< the sum of x in each run, in the order of the elements
+  float x[kRuns];     ///< the sum of x in each run
   float factors[16];  ///< of a digit in each column
 };
 
@@ -85,21 +85,18 @@ HWY_INLINE __m512i digits_of(__m256 x, __m512d scale) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kFours), _mm512_shuffle_epi8(digits, pairs));
 }
 
-/// One run of a pair: its half of the tile; returns the sums of its columns.
-HWY_INLINE __m512i put_run(const float* x, __m512d scale, bool is_second, int8_t (*to)[64]) {
-  const auto columns = static_cast<__mmask16>(is_second ? 0xaaaa : 0x5555);
+/// One run of a pair: its half of the tile. Returns the sums of its eight digits.
+HWY_INLINE __m256i put_run(const float* x, __m512d scale, __mmask16 columns, int8_t (*to)[64]) {
   const __m512i ones = _mm512_set1_epi8(1);
-  __m512i sums = _mm512_setzero_si512();
-  for (int64_t i = 0; i < kRun; i += 8, to += 2) {
+  __m512i sums = _mm512_setzero_si512();  // of fours at even places, and at odd ones
+  RLX_UNROLL for (int64_t i = 0; i < kRun; i += 8) {
     const __m512i digits = digits_of(_mm256_loadu_ps(x + i), scale);
-    const auto put = [&](__m256i four, int8_t* row) HWY_ATTR {
-      const __m512i spaced = _mm512_maskz_expand_epi32(columns, _mm512_castsi256_si512(four));
-      _mm512_store_si512(row, spaced);
-      sums = _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_maddubs_epi16(ones, spaced), _mm512_set1_epi16(1)));
-    };
-    put(_mm512_castsi512_si256(digits), to[0]), put(_mm512_extracti64x4_epi64(digits, 1), to[1]);
+    sums = _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_maddubs_epi16(ones, digits), _mm512_set1_epi16(1)));
+    _mm512_store_si512(to[i / 4], _mm512_maskz_expand_epi32(columns, digits));
+    const __m512i upper = _mm512_castsi256_si512(_mm512_extracti64x4_epi64(digits, 1));
+    _mm512_store_si512(to[i / 4 + 1], _mm512_maskz_expand_epi32(columns, upper));
   }
-  return sums;
+  return _mm256_add_epi32(_mm512_castsi512_si256(sums), _mm512_extracti64x4_epi64(sums, 1));
 }
 
 bool make_chunk(DType format, const float* x, int64_t count, DigitChunk& to) {
@@ -117,26 +114,30 @@ bool make_chunk(DType format, const float* x, int64_t count, DigitChunk& to) {
   if (largest != 0 && (largest >> 23) - (smallest >> 23) > kMaxDifference) return false;
   const int exponent = largest == 0 ? 0 : static_cast<int>(largest >> 23) - 126;  // all are less than 2^exponent
   const __m512d scale = _mm512_set1_pd(std::bit_cast<double>(static_cast<uint64_t>(1023 + kBits - exponent) << 52));
+  alignas(64) double factors[8];  // of digits
+  for (int digit = 0; digit < 8; ++digit) {
+    const int power = exponent - kBits + kDigitBits * digit;
+    factors[digit] = std::bit_cast<double>(static_cast<uint64_t>(1023 + power) << 52);
+    to.factors[2 * digit] = to.factors[2 * digit + 1] = static_cast<float>(factors[digit]);
+  }
   const int64_t runs = count / kRun;
   for (int64_t pair = 0; pair < (runs + 1) / 2; ++pair) {
     __m512i sums = _mm512_setzero_si512();
     for (int64_t half = 0; half < 2; ++half) {
       const int64_t run = run_of(format, pair, half);
       int8_t(*const tile)[64] = to.pairs[pair].digits + 8 * half;
-      if (run < runs) sums = _mm512_add_epi32(sums, put_run(x + run * kRun, scale, half == 1, tile));
-      else std::fill_n(tile[0], 8 * 64, int8_t{0});
+      if (run >= runs) {
+        std::fill_n(tile[0], 8 * 64, int8_t{0});
+        continue;
+      }
+      const auto columns = static_cast<__mmask16>(half == 0 ? 0x5555 : 0xaaaa);
+      const __m256i own = put_run(x + run * kRun, scale, columns, tile);
+      sums = _mm512_mask_expand_epi32(sums, columns, _mm512_castsi256_si512(own));
+      to.x[run] =
+          static_cast<float>(_mm512_reduce_add_pd(_mm512_mul_pd(_mm512_cvtepi32_pd(own), _mm512_load_pd(factors))));
     }
     _mm512_store_ps(to.pairs[pair].sums, _mm512_cvtepi32_ps(sums));
   }
-  for (int64_t run = 0; run < runs; ++run) {
-    __m512d sum = _mm512_setzero_pd();
-    for (int64_t i = 0; i < kRun; i += 8)
-      sum = _mm512_add_pd(sum, _mm512_cvtps_pd(_mm256_loadu_ps(x + run * kRun + i)));
-    to.x[run] = static_cast<float>(_mm512_reduce_add_pd(sum));
-  }
-  for (int column = 0; column < 16; ++column)
-    to.factors[column] =
-        std::bit_cast<float>(static_cast<uint32_t>(127 + exponent - kBits + kDigitBits * (column / 2)) << 23);
   return true;
 }
 
