@@ -256,7 +256,7 @@ BlockWeightsProduct product_of_row(const Blocks& w, const float* x, int64_t k, s
 TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of a row's digits are within the bound of f32 sums") {
   if (!are_there) return;
   // One run; an odd number of them; whole chunks of 1024 and parts of one; few columns, and many.
-  for (const DType format : {q8_0, q4_k})
+  for (const DType format : {q8_0, q4_k, q6_k})
     for (const int64_t k : {32, 96, 256, 512, 768, 1024, 1120, 2048, 3328})
       for (const int64_t columns : {16, 35, 75, 149}) {
         if (k % info(format).block_elements != 0) continue;
@@ -314,17 +314,17 @@ TEST_CASE_FIXTURE(MatrixTiles, "blocks: rows that digits do not hold are refused
   std::fill(x.begin() + 1024, x.end(), 0x1p30F);
   CHECK(takes(1));
   CHECK(!has_digits_beside(q8_0, 1024, 15));
-  CHECK(!has_digits_beside(q6_k, 1024, 64));
+  CHECK(!has_digits_beside(q5_k, 1024, 64));
 }
 
 TEST_CASE_FIXTURE(MatrixTiles,
                   "blocks: beside digits, columns with scales that are not finite are those of the elements") {
   if (!are_there) return;
-  for (const DType format : {q8_0, q4_k})
+  for (const DType format : {q8_0, q4_k, q6_k})
     for (const int odd : {0x7c00, 0xfc00, 0x7e00}) {
       Blocks w(format, 70 * 256 / info(format).block_elements, true, 59);
       const int64_t row_bytes = 256 / info(format).block_elements * info(format).block_bytes;
-      std::memcpy(w.bytes.data() + 37 * row_bytes, &odd, 2);
+      std::memcpy(w.bytes.data() + 37 * row_bytes + (format == q6_k ? 208 : 0), &odd, 2);
       const test::Elements x = test::Elements::random(f32, 256, 37);
       const auto* xs = static_cast<const float*>(x.data());
       Digits digits(format, xs, 256);

@@ -1,7 +1,7 @@
-// See the header. A row of a left tile has the quantized values of two runs of 32 elements of one column of weights,
-// which have a scale each. Column 2 j + h of the right tile has digit j of the elements of run h, and zeros beside the
-// other run. So a sum of the tile belongs to one run, is exact, and fits the 24 bits of a float. What scales and adds
-// the sums are vector instructions, for each column of weights 16 lanes: the digits of both runs.
+// See the header. A row of a left tile has the quantized values of two runs of 32 elements of one column of weights (of
+// q6_k: of 16), which have a scale each. Column 2 j + h of the right tile has digit j of the elements of run h, and
+// zeros beside the other run. So a sum of the tile belongs to one run, is exact, and fits the 24 bits of a float. What
+// scales and adds the sums are vector instructions, for each column of weights 16 lanes: the digits of both runs.
 //
 // Tile instructions and vector instructions take turns: behind each tile instruction stand some vector instructions
 // (see interleaved-inl.h). In a step the products of a pair of runs are computed, those of the step before are stored,
@@ -35,7 +35,7 @@ constexpr int kDigitBits = 7, kBits = 8 * kDigitBits;
 
 struct alignas(64) DigitPair {
   int8_t digits[16][64];  ///< a right tile; the upper half is the first run
-  float sums[16];         ///< of each column
+  float sums[16];         ///< of each column, where a run is one half
 };
 struct alignas(64) DigitChunk {
   DigitPair pairs[kPairs];
@@ -85,12 +85,14 @@ HWY_INLINE __m512i digits_of(__m256 x, __m512d scale) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kFours), _mm512_shuffle_epi8(digits, pairs));
 }
 
-/// One run of a pair: its half of the tile. Returns the sums of its eight digits.
-HWY_INLINE __m256i put_run(const float* x, __m512d scale, __mmask16 columns, int8_t (*to)[64]) {
+/// 32 elements of a pair: a half of the tile; 16 of them in the columns `first`, then 16 in `second`. Returns the sums
+/// of the eight digits of all.
+HWY_INLINE __m256i put_run(const float* x, __m512d scale, __mmask16 first, __mmask16 second, int8_t (*to)[64]) {
   const __m512i ones = _mm512_set1_epi8(1);
   __m512i sums = _mm512_setzero_si512();  // of fours at even places, and at odd ones
   RLX_UNROLL for (int64_t i = 0; i < kRun; i += 8) {
     const __m512i digits = digits_of(_mm256_loadu_ps(x + i), scale);
+    const __mmask16 columns = i < kRun / 2 ? first : second;
     sums = _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_maddubs_epi16(ones, digits), _mm512_set1_epi16(1)));
     _mm512_store_si512(to[i / 4], _mm512_maskz_expand_epi32(columns, digits));
     const __m512i upper = _mm512_castsi256_si512(_mm512_extracti64x4_epi64(digits, 1));
@@ -130,8 +132,10 @@ bool make_chunk(DType format, const float* x, int64_t count, DigitChunk& to) {
         std::fill_n(tile[0], 8 * 64, int8_t{0});
         continue;
       }
-      const auto columns = static_cast<__mmask16>(half == 0 ? 0x5555 : 0xaaaa);
-      const __m256i own = put_run(x + run * kRun, scale, columns, tile);
+      constexpr __mmask16 kEven = 0x5555, kOdd = 0xaaaa;
+      const __mmask16 columns = half == 0 ? kEven : kOdd;
+      const __m256i own = format == q6_k ? put_run(x + run * kRun, scale, kEven, kOdd, tile)
+                                         : put_run(x + run * kRun, scale, columns, columns, tile);
       sums = _mm512_mask_expand_epi32(sums, columns, _mm512_castsi256_si512(own));
       to.x[run] =
           static_cast<float>(_mm512_reduce_add_pd(_mm512_mul_pd(_mm512_cvtepi32_pd(own), _mm512_load_pd(factors))));
@@ -178,6 +182,17 @@ struct alignas(64) PairsOfRows {
   }
 };
 
+/// Two of 16 numbers that stand beside each other for each row.
+struct RowsOfNumbers {
+  const float* first;
+
+  HWY_INLINE __m512 of_row(int row) const {
+    double both;
+    std::memcpy(&both, first + 16 * row, sizeof both);
+    return _mm512_castpd_ps(_mm512_set1_pd(both));
+  }
+};
+
 /// The sums of the lanes of 16 vectors.
 HWY_INLINE __m512 sums_of_lanes(const __m512 (&v)[16]) {
   __m512 four[4];
@@ -216,8 +231,8 @@ struct StepSums {
 };
 
 /// Adds what belongs to columns [kFirst, kFirst + kCount) of weights.
-template <int kFirst, int kCount>
-HWY_INLINE void add_sums(const int32_t* sums, const PairsOfRows& scales, __m512 (&total)[16]) {
+template <int kFirst, int kCount, class Scales>
+HWY_INLINE void add_sums(const int32_t* sums, const Scales& scales, __m512 (&total)[16]) {
   RLX_UNROLL for (int i = kFirst; i < kFirst + kCount; ++i) total[i] =
       _mm512_fmadd_ps(scales.of_row(i), _mm512_cvtepi32_ps(_mm512_load_si512(sums + 16 * i)), total[i]);
 }
@@ -238,15 +253,15 @@ HWY_INLINE void finish(const DigitChunk& x, __m512 (&total)[16], __m512 more, fl
   _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_add_ps(sums_of_lanes(total), more)));
 }
 
-HWY_INLINE void begin(StepSums& sums, PairsOfRows (&scales)[4], __m512 (&total)[16]) {
-  std::memset(&sums, 0, sizeof sums), std::memset(&scales, 0, sizeof scales);
+HWY_INLINE void begin(StepSums& sums, __m512 (&total)[16]) {
+  std::memset(&sums, 0, sizeof sums);
   RLX_UNROLL for (int i = 0; i < 16; ++i) total[i] = _mm512_setzero_ps();
 }
 
 // ---- q8_0
 
 struct Q8_0Digits {
-  static constexpr int64_t kBlock = 34, kStep = 2 * kBlock, kTileBytesOfK = 32;
+  static constexpr int64_t kBlock = 34, kStep = 2 * kBlock, kChunkBytes = kPairs * kStep, kTileBytesOfK = 32;
 
   /// kParity is that of the step.
   template <int kParity, bool kHasSecond>
@@ -289,9 +304,9 @@ struct Q8_0Digits {
   }
   static void multiply(const DigitChunk& x, const Columns& c, float* to) {
     StepSums sums;
-    PairsOfRows scales[4];
+    PairsOfRows scales[4] = {};
     __m512 total[16];
-    begin(sums, scales, total);
+    begin(sums, total);
     const __m512i rows = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
                                             _mm512_set1_epi32(static_cast<int32_t>(c.row_bytes)));
     zero_tile<1>();
@@ -318,7 +333,7 @@ struct Q8_0Digits {
 // ---- q4_k
 
 struct Q4_KDigits {
-  static constexpr int64_t kBlock = 144, kStep = 36, kTileBytesOfK = 64;
+  static constexpr int64_t kBlock = 144, kChunkBytes = 4 * kBlock, kTileBytesOfK = 64;
 
   /// Two rows of the left tiles of two steps: low nibbles of 64 bytes, and high ones.
   template <int kFirst>
@@ -366,7 +381,7 @@ struct Q4_KDigits {
     StepSums sums;
     alignas(64) uint8_t left[4][16][64];
     __m512 total[16], rests = _mm512_setzero_ps();
-    begin(sums, odd.scales, total), std::memset(&odd.zero_points, 0, sizeof odd.zero_points);
+    begin(sums, total), std::memset(&odd, 0, sizeof odd);
     zero_tile<3>();
     const uint8_t* w = c.w;
     unpack<0>(w + 16, c.row_bytes, left), unpack<2>(w + 16, c.row_bytes, left);
@@ -411,12 +426,107 @@ struct Q4_KDigits {
   }
 };
 
-constexpr int64_t kStrip =
-    64;  // columns that take a chunk of x, which stays in the first-level cache, one after the other
+// ---- q6_k
+
+/// A run has 16 elements: a step is two runs, 32 elements, a half of a left tile's rows.
+struct Q6_KDigits {
+  static constexpr int64_t kBlock = 210, kChunkBytes = 4 * kBlock, kTileBytesOfK = 32;
+
+  /// Two rows of 64 elements of a block: of group 0 to 3.
+  template <int kGroup, int kFirst>
+  HWY_INLINE static void unpack(const uint8_t* block, int64_t row_bytes, int8_t (&to)[16][64]) {
+    const __m512i nibble = _mm512_set1_epi8(15), high_bits = _mm512_set1_epi8(0x30), offset = _mm512_set1_epi8(32);
+    // A byte has the high bits of four elements, 32 apart: this group has the first two pairs of them, or the last two.
+    const __m512i left = _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1),
+                  right = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(2), 1);
+    RLX_UNROLL for (int i = kFirst; i < kFirst + 2; ++i) {
+      const uint8_t* const row = block + i * row_bytes;
+      const __m512i low = _mm512_loadu_si512(row + kGroup / 2 * 64);
+      const __m512i pairs =
+          _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + 128 + kGroup / 2 * 32)));
+      const __m512i nibbles = kGroup % 2 == 0 ? low : _mm512_srli_epi16(low, 4);
+      const __m512i high = kGroup % 2 == 0 ? _mm512_sllv_epi16(pairs, left) : _mm512_srlv_epi16(pairs, right);
+      const __m512i six = _mm512_or_si512(_mm512_and_si512(nibbles, nibble), _mm512_and_si512(high, high_bits));
+      _mm512_store_si512(to[i], _mm512_sub_epi8(six, offset));
+    }
+  }
+  /// kStep: of a block's eight. `scales` are those of two steps ago, `from` the block of which a group is unpacked.
+  template <int kStep>
+  HWY_INLINE static void step(const DigitPair* pairs, const RowsOfNumbers& scales, const uint8_t* from,
+                              int64_t row_bytes, const uint8_t* next, int8_t (&left)[2][16][64], StepSums& sums,
+                              __m512 (&total)[16]) {
+    constexpr int kParity = kStep % 2, kSums = kStep % 4, kBefore = (kStep + 3) % 4, kGroup = kStep / 2;
+    constexpr int kNext = (kGroup + 1) % 4, kRow = 8 * kParity, kLine = 7 * kParity;
+    int8_t(&to)[16][64] = left[kNext % 2];
+    const int32_t* const added = sums.of[kParity];
+    load_tile<4 + kParity>(left[kGroup % 2][0] + 32 * kParity, 64);
+    add_sums<0, 3>(added, scales, total);
+    unpack<kNext, kRow>(from, row_bytes, to), prefetch_lines<kLine, kLine + 3>(next);
+    load_tile<6 + kParity>(pairs[kGroup].digits + 8 * kParity, 64);
+    add_sums<3, 3>(added, scales, total);
+    unpack<kNext, kRow + 2>(from, row_bytes, to), prefetch_lines<kLine + 3, kLine + 5>(next);
+    zero_tile<kSums>();
+    add_sums<6, 3>(added, scales, total);
+    prefetch_lines<kLine + 5, kLine + 7>(next);
+    add_tile_products<kSums, 4 + kParity, 6 + kParity, true>();
+    add_sums<9, 3>(added, scales, total);
+    unpack<kNext, kRow + 4>(from, row_bytes, to);
+    store_tile<kBefore>(sums.of[1 - kParity]);
+    add_sums<12, 4>(added, scales, total);
+    unpack<kNext, kRow + 6>(from, row_bytes, to);
+  }
+  static void multiply(const DigitChunk& x, const Columns& c, float* to) {
+    alignas(64) float scales[2][16][16];  // of blocks with even and with odd numbers
+    alignas(64) int8_t left[2][16][64];
+    StepSums sums;
+    __m512 total[16];
+    std::memset(scales[1], 0, sizeof scales[1]), begin(sums, total);
+    zero_tile<3>();
+    const __m512i rows = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                                            _mm512_set1_epi32(static_cast<int32_t>(c.row_bytes)));
+    const uint8_t* w = c.w;
+    unpack<0, 0>(w, c.row_bytes, left[0]), unpack<0, 2>(w, c.row_bytes, left[0]);
+    unpack<0, 4>(w, c.row_bytes, left[0]), unpack<0, 6>(w, c.row_bytes, left[0]);
+    unpack<0, 8>(w, c.row_bytes, left[0]), unpack<0, 10>(w, c.row_bytes, left[0]);
+    unpack<0, 12>(w, c.row_bytes, left[0]), unpack<0, 14>(w, c.row_bytes, left[0]);
+    const int64_t blocks = c.runs / 8;
+    for (int64_t b = 0; b < blocks; ++b, w += kBlock) {
+      alignas(64) float d[16];
+      // The scale is the block's end: the upper half of the four bytes that end there.
+      const __m512i ends = _mm512_i32gather_epi32(rows, w + kBlock - 4, 1);
+      _mm512_store_ps(d, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(ends, 16))));
+      RLX_UNROLL for (int i = 0; i < 16; ++i) {
+        const auto* const at = reinterpret_cast<const __m128i*>(w + i * c.row_bytes + 192);
+        const __m512 steps = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(at)));
+        _mm512_store_ps(scales[b % 2][i], _mm512_mul_ps(steps, _mm512_set1_ps(d[i])));
+      }
+      const float *const own = scales[b % 2][0], *const last = scales[1 - b % 2][0];
+      const DigitPair* const pairs = x.pairs + 4 * b;
+      const uint8_t* const next = c.next + 4 * b * c.row_bytes;
+      const uint8_t* const following = b + 1 < blocks ? w + kBlock : w;  // nothing is read behind the end
+      step<0>(pairs, {last + 12}, w, c.row_bytes, next, left, sums, total);
+      step<1>(pairs, {last + 14}, w, c.row_bytes, next, left, sums, total);
+      step<2>(pairs, {own}, w, c.row_bytes, next + c.row_bytes, left, sums, total);
+      step<3>(pairs, {own + 2}, w, c.row_bytes, next + c.row_bytes, left, sums, total);
+      step<4>(pairs, {own + 4}, w, c.row_bytes, next + 2 * c.row_bytes, left, sums, total);
+      step<5>(pairs, {own + 6}, w, c.row_bytes, next + 2 * c.row_bytes, left, sums, total);
+      step<6>(pairs, {own + 8}, following, c.row_bytes, next + 3 * c.row_bytes, left, sums, total);
+      step<7>(pairs, {own + 10}, following, c.row_bytes, next + 3 * c.row_bytes, left, sums, total);
+    }
+    store_tile<3>(sums.of[1]);
+    const float* const last = scales[1 - blocks % 2][0];
+    add_sums<0, 16>(sums.of[0], RowsOfNumbers{last + 12}, total);
+    add_sums<0, 16>(sums.of[1], RowsOfNumbers{last + 14}, total);
+    finish(x, total, _mm512_setzero_ps(), to);
+  }
+};
+
+// Columns that take a chunk of x, which stays in the first-level cache, one after the other.
+constexpr int64_t kStrip = 64;
 
 template <class Format>
 void multiply_columns(const BlockWeightsProduct& p, const DigitChunk* x, int64_t begin, int64_t end) {
-  constexpr int64_t kColumns = BlockWeightsProduct::kColumns, kChunkBytes = Format::kStep * kPairs;
+  constexpr int64_t kColumns = BlockWeightsProduct::kColumns;
   const DTypeInfo& f = info(p.format);
   const int64_t row_bytes = p.k / f.block_elements * f.block_bytes, chunks = (p.k + kChunk - 1) / kChunk;
   const auto* const w = reinterpret_cast<const uint8_t*>(p.w);
@@ -432,7 +542,7 @@ void multiply_columns(const BlockWeightsProduct& p, const DigitChunk* x, int64_t
       for (int64_t chunk = 0; chunk < chunks; ++chunk)
         for (int64_t group = 0; group < groups; ++group) {
           const auto at = [&](int64_t column, int64_t of_chunk) {
-            return w + column * row_bytes + of_chunk * kChunkBytes;
+            return w + column * row_bytes + of_chunk * Format::kChunkBytes;
           };
           const uint8_t* const next = group + 1 < groups   ? at(first_of(group + 1), chunk)
                                       : chunk + 1 < chunks ? at(first_of(0), chunk + 1)
@@ -463,7 +573,8 @@ bool make_digits(DType format, const float* x, int64_t k, DigitChunk* to) {
 }
 void multiply_digits(const BlockWeightsProduct& p, const DigitChunk* x, int64_t begin, int64_t end) {
   if (p.format == q8_0) multiply_columns<Q8_0Digits>(p, x, begin, end);
-  else multiply_columns<Q4_KDigits>(p, x, begin, end);
+  else if (p.format == q4_k) multiply_columns<Q4_KDigits>(p, x, begin, end);
+  else multiply_columns<Q6_KDigits>(p, x, begin, end);
 }
 
 #else  // never called: there are no tiles
@@ -485,7 +596,8 @@ HWY_EXPORT(make_digits);
 HWY_EXPORT(multiply_digits);
 
 bool has_digits_beside(DType format, int64_t k, int64_t n) {
-  return (format == q8_0 || format == q4_k) && k > 0 && k < int64_t{1} << 26 && n >= kTileRows && has_matrix_tiles();
+  return (format == q8_0 || format == q4_k || format == q6_k) && k > 0 && k < int64_t{1} << 26 && n >= kTileRows &&
+         has_matrix_tiles();
 }
 size_t digit_row_bytes(int64_t k) { return static_cast<size_t>((k + kChunk - 1) / kChunk) * sizeof(DigitChunk); }
 bool make_digits(DType format, const float* x, int64_t k, void* to) noexcept {

@@ -1,15 +1,15 @@
-// Products of one row with weights in blocks of q8_0 or q4_k by matrix tiles of integers (gemm/amx/tiles.h), as exact
-// as sums of f32, without making floats of the weights. Each number of x is written as eight digits of seven bits,
-// which hold all its bits if those of 1024 that are not 0 differ by at most 2^32. The quantized values are the left
-// operand of the tiles, and the digits are columns of the right one, so that sums over the elements that share a scale
-// are exact. Neighbours: blocks.h; split_blocks.h, which rounds x.
+// Products of one row with weights in blocks of q8_0, q4_k or q6_k by matrix tiles of integers (gemm/amx/tiles.h), as
+// exact as sums of f32, without making floats of the weights. Each number of x is written as eight digits of seven
+// bits, which hold all its bits if those of 1024 that are not 0 differ by at most 2^32. The quantized values are the
+// left operand of the tiles, and the digits are columns of the right one, so that sums over the elements that share a
+// scale are exact. Neighbours: blocks.h; split_blocks.h, which rounds x.
 #pragma once
 
 #include "kernels/quant/blocks.h"
 
 namespace rlx::kernels {
 
-/// True if the processor has tiles, `format` is q8_0 or q4_k, and there are at least 16 columns.
+/// True if the processor has tiles, `format` is q8_0, q4_k or q6_k, and there are at least 16 columns.
 bool has_digits_beside(DType format, int64_t k, int64_t n);
 
 /// The number of bytes of a row as digits, whose memory must be aligned to 64 bytes.
