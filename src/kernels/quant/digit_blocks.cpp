@@ -217,12 +217,13 @@ struct Columns {
   int64_t row_bytes, runs;
   const uint8_t* next;
 };
-/// Prefetches lines [kBegin, kEnd) of a row, into the second-level cache: there it waits until the present columns, of
-/// up to 17 KB, are done.
-template <int kBegin, int kEnd>
-HWY_INLINE void prefetch_lines(const uint8_t* row) {
-  RLX_UNROLL for (int line = kBegin; line < kEnd; ++line)
-      _mm_prefetch(reinterpret_cast<const char*>(row + 64 * line), _MM_HINT_T1);
+/// Prefetches some lines, into the second-level cache: there they wait until the present columns, of up to 17 KB, are
+/// done. In each of a step's four slots they are those of another row, four rows on: of four rows, a chunk's steps
+/// prefetch a piece after the other, then of the next four. Memory answers four streams faster than one.
+template <int kLines>
+HWY_INLINE void prefetch_lines(const uint8_t* from) {
+  RLX_UNROLL for (int line = 0; line < kLines; ++line)
+      _mm_prefetch(reinterpret_cast<const char*>(from + 64 * line), _MM_HINT_T1);
 }
 
 /// The products of steps with even and with odd numbers.
@@ -271,26 +272,26 @@ struct Q8_0Digits {
       return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(rows, block, 1)));
     };
     const uint8_t* const w = c.w + s * kStep;
-    const uint8_t* const next = c.next + s * c.row_bytes;
+    const uint8_t* const next = c.next + s / 4 * c.row_bytes + s % 4 * 5 * 64;
     const int8_t(*const right)[64] = x.pairs[s].digits;
     const int32_t* const added = sums.of[kParity];
     const PairsOfRows& by = scales[(s + 2) % 4];
     load_tile<4>(w + 2, c.row_bytes);
-    add_sums<0, 2>(added, by, total), prefetch_lines<0, 5>(next);
+    add_sums<0, 2>(added, by, total), prefetch_lines<5>(next);
     const __m512 first = scales_of(w);
     load_tile<6>(right, 64);
     add_sums<2, 2>(added, by, total);
     zero_tile<kParity>();
-    add_sums<4, 2>(added, by, total), prefetch_lines<5, 10>(next);
+    add_sums<4, 2>(added, by, total), prefetch_lines<5>(next + 4 * c.row_bytes);
     add_tile_products<kParity, 4, 6, true>();
     add_sums<6, 2>(added, by, total);
     __m512 second = _mm512_setzero_ps();
     if constexpr (kHasSecond) second = scales_of(w + kBlock), load_tile<5>(w + kBlock + 2, c.row_bytes);
-    add_sums<8, 2>(added, by, total), prefetch_lines<10, 14>(next);
+    add_sums<8, 2>(added, by, total), prefetch_lines<5>(next + 8 * c.row_bytes);
     if constexpr (kHasSecond) load_tile<7>(right + 8, 64);
     add_sums<10, 2>(added, by, total);
     if constexpr (kHasSecond) add_tile_products<kParity, 5, 7, true>();
-    add_sums<12, 2>(added, by, total), prefetch_lines<14, 18>(next);
+    add_sums<12, 2>(added, by, total), prefetch_lines<5>(next + 12 * c.row_bytes);
     store_tile<1 - kParity>(sums.of[1 - kParity]);
     add_sums<14, 2>(added, by, total);
     scales[s % 4].put(first, second);
@@ -359,19 +360,19 @@ struct Q4_KDigits {
     const int32_t* const added = sums.of[kParity];
     load_tile<4 + kParity>(left, 64);
     add_sums<0, 3>(added, add.scales, add.zero_points, add.x_sums, total);
-    unpack<kRow>(from, row_bytes, to), prefetch_lines<0, 3>(next);
+    unpack<kRow>(from, row_bytes, to), prefetch_lines<3>(next);
     load_tile<6 + kParity>(right, 64);
     add_sums<3, 3>(added, add.scales, add.zero_points, add.x_sums, total);
-    unpack<kRow + 2>(from, row_bytes, to), prefetch_lines<3, 6>(next);
+    unpack<kRow + 2>(from, row_bytes, to), prefetch_lines<3>(next + 4 * row_bytes);
     zero_tile<kSums>();
     add_sums<6, 3>(added, add.scales, add.zero_points, add.x_sums, total);
-    prefetch_lines<6, 8>(next);
+    prefetch_lines<3>(next + 8 * row_bytes);
     add_tile_products<kSums, 4 + kParity, 6 + kParity, false>();
     add_sums<9, 3>(added, add.scales, add.zero_points, add.x_sums, total);
     unpack<kRow + 4>(from, row_bytes, to);
     store_tile<kBefore>(sums.of[1 - kParity]);
     add_sums<12, 4>(added, add.scales, add.zero_points, add.x_sums, total);
-    unpack<kRow + 6>(from, row_bytes, to), prefetch_lines<8, 10>(next);
+    unpack<kRow + 6>(from, row_bytes, to), prefetch_lines<3>(next + 12 * row_bytes);
   }
   static void multiply(const DigitChunk& x, const Columns& c, float* to) {
     struct Numbers {
@@ -407,15 +408,15 @@ struct Q4_KDigits {
       const auto adds = [](const Numbers& of, const DigitPair* digits, int pair) HWY_ATTR {
         return Addition{of.scales[pair], of.zero_points[pair], digits[pair].sums};
       };
-      const uint8_t* const next = c.next + 4 * b * c.row_bytes;
+      const uint8_t* const next = c.next + b * c.row_bytes;
       const uint8_t* const following = b + 1 < blocks ? w + kBlock : w;  // nothing is read behind the end
       step<0, 0>(left[0], pairs[0].digits, adds(last, before, 2), w + 80, c.row_bytes, left + 2, next, sums, total);
-      step<1, 8>(left[1], pairs[1].digits, adds(last, before, 3), w + 80, c.row_bytes, left + 2, next + c.row_bytes,
-                 sums, total);
-      step<2, 0>(left[2], pairs[2].digits, adds(own, pairs, 0), following + 16, c.row_bytes, left,
-                 next + 2 * c.row_bytes, sums, total);
-      step<3, 8>(left[3], pairs[3].digits, adds(own, pairs, 1), following + 16, c.row_bytes, left,
-                 next + 3 * c.row_bytes, sums, total);
+      step<1, 8>(left[1], pairs[1].digits, adds(last, before, 3), w + 80, c.row_bytes, left + 2, next + 3 * 64, sums,
+                 total);
+      step<2, 0>(left[2], pairs[2].digits, adds(own, pairs, 0), following + 16, c.row_bytes, left, next + 6 * 64, sums,
+                 total);
+      step<3, 8>(left[3], pairs[3].digits, adds(own, pairs, 1), following + 16, c.row_bytes, left, next + 9 * 64, sums,
+                 total);
       before = pairs;
     }
     store_tile<3>(sums.of[1]);
@@ -456,21 +457,21 @@ struct Q6_KDigits {
                               int64_t row_bytes, const uint8_t* next, int8_t (&left)[2][16][64], StepSums& sums,
                               __m512 (&total)[16]) {
     constexpr int kParity = kStep % 2, kSums = kStep % 4, kBefore = (kStep + 3) % 4, kGroup = kStep / 2;
-    constexpr int kNext = (kGroup + 1) % 4, kRow = 8 * kParity, kLine = 7 * kParity;
+    constexpr int kNext = (kGroup + 1) % 4, kRow = 8 * kParity;
     int8_t(&to)[16][64] = left[kNext % 2];
     const int32_t* const added = sums.of[kParity];
     load_tile<4 + kParity>(left[kGroup % 2][0] + 32 * kParity, 64);
     add_sums<0, 3>(added, scales, total);
-    unpack<kNext, kRow>(from, row_bytes, to), prefetch_lines<kLine, kLine + 3>(next);
+    unpack<kNext, kRow>(from, row_bytes, to), prefetch_lines<2>(next);
     load_tile<6 + kParity>(pairs[kGroup].digits + 8 * kParity, 64);
     add_sums<3, 3>(added, scales, total);
-    unpack<kNext, kRow + 2>(from, row_bytes, to), prefetch_lines<kLine + 3, kLine + 5>(next);
+    unpack<kNext, kRow + 2>(from, row_bytes, to), prefetch_lines<2>(next + 4 * row_bytes);
     zero_tile<kSums>();
     add_sums<6, 3>(added, scales, total);
-    prefetch_lines<kLine + 5, kLine + 7>(next);
+    prefetch_lines<2>(next + 8 * row_bytes);
     add_tile_products<kSums, 4 + kParity, 6 + kParity, true>();
     add_sums<9, 3>(added, scales, total);
-    unpack<kNext, kRow + 4>(from, row_bytes, to);
+    unpack<kNext, kRow + 4>(from, row_bytes, to), prefetch_lines<2>(next + 12 * row_bytes);
     store_tile<kBefore>(sums.of[1 - kParity]);
     add_sums<12, 4>(added, scales, total);
     unpack<kNext, kRow + 6>(from, row_bytes, to);
@@ -502,16 +503,16 @@ struct Q6_KDigits {
       }
       const float *const own = scales[b % 2][0], *const last = scales[1 - b % 2][0];
       const DigitPair* const pairs = x.pairs + 4 * b;
-      const uint8_t* const next = c.next + 4 * b * c.row_bytes;
+      const uint8_t* const next = c.next + b * c.row_bytes;
       const uint8_t* const following = b + 1 < blocks ? w + kBlock : w;  // nothing is read behind the end
       step<0>(pairs, {last + 12}, w, c.row_bytes, next, left, sums, total);
-      step<1>(pairs, {last + 14}, w, c.row_bytes, next, left, sums, total);
-      step<2>(pairs, {own}, w, c.row_bytes, next + c.row_bytes, left, sums, total);
-      step<3>(pairs, {own + 2}, w, c.row_bytes, next + c.row_bytes, left, sums, total);
-      step<4>(pairs, {own + 4}, w, c.row_bytes, next + 2 * c.row_bytes, left, sums, total);
-      step<5>(pairs, {own + 6}, w, c.row_bytes, next + 2 * c.row_bytes, left, sums, total);
-      step<6>(pairs, {own + 8}, following, c.row_bytes, next + 3 * c.row_bytes, left, sums, total);
-      step<7>(pairs, {own + 10}, following, c.row_bytes, next + 3 * c.row_bytes, left, sums, total);
+      step<1>(pairs, {last + 14}, w, c.row_bytes, next + 2 * 64, left, sums, total);
+      step<2>(pairs, {own}, w, c.row_bytes, next + 4 * 64, left, sums, total);
+      step<3>(pairs, {own + 2}, w, c.row_bytes, next + 6 * 64, left, sums, total);
+      step<4>(pairs, {own + 4}, w, c.row_bytes, next + 8 * 64, left, sums, total);
+      step<5>(pairs, {own + 6}, w, c.row_bytes, next + 10 * 64, left, sums, total);
+      step<6>(pairs, {own + 8}, following, c.row_bytes, next + 12 * 64, left, sums, total);
+      step<7>(pairs, {own + 10}, following, c.row_bytes, next + 14 * 64, left, sums, total);
     }
     store_tile<3>(sums.of[1]);
     const float* const last = scales[1 - blocks % 2][0];
