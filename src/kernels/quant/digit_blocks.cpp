@@ -31,7 +31,6 @@ namespace {
 
 constexpr int64_t kChunk = 1024;  // elements whose digits begin at the same power of 2, and which a partial sum adds
 constexpr int64_t kRun = 32, kRuns = kChunk / kRun, kPairs = kRuns / 2;
-constexpr int kDigitBits = 7, kBits = 8 * kDigitBits;
 
 struct alignas(64) DigitPair {
   int8_t digits[16][64];  ///< a right tile; the upper half is the first run
@@ -43,12 +42,6 @@ struct alignas(64) DigitChunk {
   float factors[16];  ///< of a digit in each column
 };
 
-/// The runs of a pair, among the eight of 256 elements. Bytes of q4_k hold elements of two runs.
-constexpr int kRunsOfQ4K[4][2] = {{0, 2}, {1, 3}, {4, 6}, {5, 7}};
-constexpr int64_t run_of(DType format, int64_t pair, int64_t half) {
-  return format == q4_k ? pair / 4 * 8 + kRunsOfQ4K[pair % 4][half] : 2 * pair + half;
-}
-
 }  // namespace
 }  // namespace rlx::kernels
 #endif
@@ -59,6 +52,14 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+
+constexpr int kDigitBits = 7, kBits = 8 * kDigitBits;
+
+/// The runs of a pair, among the eight of 256 elements. Bytes of q4_k hold elements of two runs.
+constexpr int kRunsOfQ4K[4][2] = {{0, 2}, {1, 3}, {4, 6}, {5, 7}};
+constexpr int64_t run_of(DType format, int64_t pair, int64_t half) {
+  return format == q4_k ? pair / 4 * 8 + kRunsOfQ4K[pair % 4][half] : 2 * pair + half;
+}
 
 // ---- digits
 
