@@ -3,6 +3,7 @@
 
     python3 bench/language_models.py make FOLDER --rlx build/release/bin/rlx       # once: Qwen3-0.6B's shape, random weights, 6 GB
     python3 bench/language_models.py run FOLDER --rlx build/release/bin/rlx [--llama-bench NAME=PATH]... [--kinds q4_k_m,q8_0] [--threads 1,2]
+    python3 bench/language_models.py first FOLDER --rlx build/release/bin/rlx [--kinds q4_k_m,q8_0] [--threads 1,2]
 
 `make` writes FOLDER/f32.gguf, and of it bf16.gguf, q8_0.gguf, q4_k.gguf, q6_k.gguf by `rlx convert`, and q4_k_m.gguf: of q6_k are the table of
 tokens and, of the attention's values and the second products of the feed-forward part, the layers that llama.cpp's quantize tool chooses.
@@ -23,8 +24,12 @@ llama-bench of builds of one's own: of the sources in the source package of llam
     CC=clang CXX=clang++ cmake -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF -DGGML_AMX_BF16=OFF \\
       -DGGML_OPENMP=OFF -DBUILD_SHARED_LIBS=OFF -DLLAMA_CURL=OFF && ninja -C build llama-bench
 
-OpenVINO GenAI is measured where `openvino_genai` can be imported and FOLDER/openvino holds a converted model (`optimum-cli export openvino`); the table
-says so where it is not. Needs numpy and xllamacpp; `make` torch, transformers, gguf too.
+OpenVINO GenAI reads a GGUF file itself, if it has a tokenizer: `make` writes FOLDER/genai/KIND.gguf, with one that has a token for each number. It is measured
+where `openvino_genai` can be imported and those files are there; the table says so where they are not. It multiplies in bf16 where the processor does.
+
+`first` prints the milliseconds from the start of a process to the logits behind 9 tokens, the least of all rounds: of `rlx logits` without a disk cache, with an empty one, and
+with what that run left there, and of a Python program with xllamacpp, less the time that Python takes to import it. Files are in the system's cache where it holds them: the rounds
+before have read them. Needs numpy and xllamacpp; `make` torch, transformers, gguf too.
 """
 
 import argparse
@@ -36,17 +41,20 @@ import resource
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KINDS = ["q4_k_m", "q8_0", "bf16", "f32"]
+GENAI = {"q4_k_m": 15, "q8_0": 7}  # what OpenVINO GenAI is measured with, and llama.cpp's number of such a file
 SHAPE = {"vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
          "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
          "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}  # fmt: skip
 LAYERS, BEHIND = SHAPE["num_hidden_layers"], 128
 CACHE_BYTES = 2 * LAYERS * SHAPE["num_key_value_heads"] * SHAPE["head_dim"] * 4  # of a token, in f32
-TASKS = [("decode", BEHIND), ("prefill", 128), ("prefill", 512)]
+PROMPTS = [128, 512]
+TASKS = [("decode", BEHIND)] + [("prefill", n) for n in PROMPTS]
 
 
 # ---- files ----
@@ -85,6 +93,34 @@ def write_mixed(q4, q6, path):
         for t in chosen: f.write(t.data.tobytes() + b"\0" * (-int(t.n_bytes) % 32))
 
 
+def add_tokens(source, path, file_type):
+    """A copy with a tokenizer: byte-level pairs, a token for each number of the vocabulary."""
+    import gguf
+
+    reader, writer = gguf.GGUFReader(source), gguf.GGUFWriter(path, "qwen3")
+    for key, field in reader.fields.items():
+        if key.startswith(("GGUF.", "tokenizer.")) or key in ("general.architecture", "general.file_type"): continue
+        if field.types[0] == gguf.GGUFValueType.ARRAY: writer.add_array(key, field.contents())
+        else: writer.add_key_value(key, field.contents(), field.types[0])
+    writer.add_file_type(file_type)
+    shown = [b for b in range(256) if 33 <= b < 127 or 161 <= b < 173 or b > 173]
+    letters = [chr(b) for b in shown] + [chr(256 + i) for i in range(256 - len(shown))]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(letters + [f"x{i}" for i in range(256, SHAPE["vocab_size"])])
+    writer.add_token_types([1] * SHAPE["vocab_size"])
+    writer.add_token_merges(["x 2"])
+    writer.add_bos_token_id(SHAPE["vocab_size"] - 2)
+    writer.add_eos_token_id(SHAPE["vocab_size"] - 1)
+    writer.add_pad_token_id(SHAPE["vocab_size"] - 3)
+    writer.add_chat_template("{% for m in messages %}{{ m['content'] }}{% endfor %}")
+    for t in reader.tensors: writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def make(options):
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,6 +139,9 @@ def make(options):
             transformers.AutoModelForCausalLM.from_pretrained(folder / "f32", dtype=torch.bfloat16).save_pretrained(folder / "bf16")
             convert(folder / "bf16", "bf16.gguf")
     if not (folder / "q4_k_m.gguf").exists(): write_mixed(folder / "q4_k.gguf", folder / "q6_k.gguf", folder / "q4_k_m.gguf")
+    (folder / "genai").mkdir(exist_ok=True)
+    for kind, file_type in GENAI.items():
+        if not (folder / "genai" / f"{kind}.gguf").exists(): add_tokens(folder / f"{kind}.gguf", folder / "genai" / f"{kind}.gguf", file_type)
 
 
 # ---- programs: each gives {(task, tokens): milliseconds}, and may add "peak_mib" ----
@@ -147,14 +186,14 @@ class Wheel:
         return {(task, tokens): ms for task, tokens, ms in json.loads(lines[-1])}
 
 
-def tokens_of(count): return [(i * 131 + 7) % SHAPE["vocab_size"] for i in range(count)]
+def tokens_of(count, first=7): return [(i * 131 + first) % SHAPE["vocab_size"] for i in range(count)]
 
 
-def llama_child(file, threads, runs):
+def llama_child(file, threads, runs, prompts=None, decodes=True):
     import xllamacpp
 
     p = xllamacpp.CommonParams()
-    p.model.path, p.n_ctx, p.n_parallel, p.n_gpu_layers, p.warmup, p.verbosity, p.port = file, 1024, 1, 0, True, -1, 0
+    p.model.path, p.n_ctx, p.n_parallel, p.n_gpu_layers, p.warmup, p.verbosity, p.port = file, 1024, 1, 0, decodes, -1, 0
     p.cpuparams.n_threads = p.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(p)
 
@@ -163,29 +202,40 @@ def llama_child(file, threads, runs):
         request = urllib.request.Request(server.listening_address + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=900) as answer: return json.load(answer)["timings"]
 
-    decode = min(timings(BEHIND, 17)["predicted_per_token_ms"] for _ in range(runs))
-    return [("decode", BEHIND, decode)] + [("prefill", n, min(timings(n, 1)["prompt_ms"] for _ in range(runs))) for t, n in TASKS if t == "prefill"]
+    decode = [("decode", BEHIND, min(timings(BEHIND, 17)["predicted_per_token_ms"] for _ in range(runs)))] if decodes else []
+    return decode + [("prefill", n, min(timings(n, 1)["prompt_ms"] for _ in range(runs))) for n in prompts or PROMPTS]
 
 
-def genai_child(folder, threads, runs):
+def genai_child(file, threads, runs):
     import numpy
     import openvino
     import openvino_genai
 
-    pipe = openvino_genai.LLMPipeline(folder, "CPU", {"INFERENCE_NUM_THREADS": threads})
+    pipe = openvino_genai.LLMPipeline(file, "CPU", INFERENCE_NUM_THREADS=threads)
+    asked = iter(range(1, 1 << 20))
 
     def seconds(count, written):
         config = openvino_genai.GenerationConfig(max_new_tokens=written, min_new_tokens=written, do_sample=False, ignore_eos=True)
+        prompt = openvino.Tensor(numpy.array([tokens_of(count, 1000 * next(asked))], dtype=numpy.int64))  # it remembers the beginnings of prompts
         begin = time.perf_counter()
-        pipe.generate(openvino.Tensor(numpy.array([tokens_of(count)], dtype=numpy.int64)), config)
+        pipe.generate(prompt, config)
         return time.perf_counter() - begin
 
-    first = {n: min(seconds(n, 1) for _ in range(runs)) for t, n in TASKS if t == "prefill"}
+    seconds(8, 2)
+    first = {n: min(seconds(n, 1) for _ in range(runs)) for n in PROMPTS}
     decode = min(seconds(BEHIND, 17) for _ in range(runs)) - first[BEHIND]
     return [("decode", BEHIND, decode / 16 * 1e3)] + [("prefill", n, s * 1e3) for n, s in first.items()]
 
 
+def first_child(file, threads, runs):
+    import xllamacpp  # noqa: F401
+
+    if file: llama_child(file, threads, runs, [9], False)
+    os._exit(0)
+
+
 def child(package, file, threads, runs):
+    if package == "first": return first_child(file, int(threads), int(runs))
     made = (llama_child if package == "xllamacpp" else genai_child)(file, int(threads), int(runs))
     print(json.dumps(made), flush=True)
     os._exit(0)  # the server's threads would be waited for
@@ -211,7 +261,8 @@ def programs(options):
 def run(options):
     limits, best, gbs, failed = options.rlx.resolve().parents[1] / "bench" / "limits", {}, {}, {}
     peers = programs(options)
-    has_genai = (options.folder / "openvino").is_dir()
+    genai_file = lambda kind: options.folder / "genai" / f"{kind}.gguf"  # noqa: E731
+    has_genai = any(genai_file(kind).exists() for kind in options.kinds)
     if has_genai: peers.append(Wheel("OpenVINO GenAI", "openvino_genai"))
     for turn in range(options.rounds):
         for threads in options.threads:
@@ -220,8 +271,8 @@ def run(options):
                 order = peers[turn % len(peers):] + peers[:turn % len(peers)]
                 for peer in order:
                     is_genai = getattr(peer, "package", "") == "openvino_genai"
-                    if peer.name in failed or (is_genai and kind not in ("bf16", "f32")): continue
-                    file = options.folder / "openvino" if is_genai else options.folder / f"{kind}.gguf"
+                    file = genai_file(kind) if is_genai else options.folder / f"{kind}.gguf"
+                    if peer.name in failed or (is_genai and not file.exists()): continue
                     try: times = peer.times(file, threads, options.iters)
                     except (subprocess.CalledProcessError, RuntimeError, OSError, json.JSONDecodeError) as error:
                         failed[peer.name] = str(error)[:300]
@@ -251,14 +302,44 @@ def run(options):
     print()
     for threads in options.threads: print(f"Memory reads {options.gbs or gbs[threads]:.1f} GB/s with {threads} thread(s).")
     for name, why in failed.items(): print(f"{name} was not measured: {why}")
-    if not has_genai: print(f"OpenVINO GenAI was not measured: {options.folder / 'openvino'} is not there.")
+    if not has_genai: print(f"OpenVINO GenAI was not measured: {options.folder / 'genai'} has no file of these kinds.")
     print(f"This process and its children: peak {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MiB.")
+
+
+def first(options):
+    best = {}
+
+    def seconds(command, **more):
+        begin = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **more})
+        return time.perf_counter() - begin
+
+    def note(*at, took): best[at] = min(best.get(at, took), took)
+
+    with tempfile.TemporaryDirectory() as folder:
+        ids = pathlib.Path(folder) / "ids.json"
+        ids.write_text(json.dumps(tokens_of(9)))
+        for turn in range(options.rounds):
+            for kind in options.kinds:
+                for threads in options.threads:
+                    file = str(options.folder / f"{kind}.gguf")
+                    rlx = [str(options.rlx), "logits", "--model", file, "--tokens", str(ids), "--threads", str(threads)]
+                    note(kind, threads, "no cache", took=seconds(rlx))
+                    cache = str(pathlib.Path(folder) / f"{kind}-{threads}-{turn}")
+                    for name in ("an empty cache", "a full cache"): note(kind, threads, name, took=seconds(rlx, RLX_CACHE_DIR=cache))
+                    python = [sys.executable, __file__, "child", "first"]
+                    imported = seconds([*python, "", str(threads), "1"])
+                    note(kind, threads, "llama.cpp", took=seconds([*python, file, str(threads), "1"]) - imported)
+    names = ["no cache", "an empty cache", "a full cache", "llama.cpp"]
+    print("| weights | threads | RLX, " + " | RLX, ".join(names[:3]) + " | llama.cpp |\n" + "|---" * 6 + "|")
+    for kind in options.kinds:
+        for threads in options.threads: print(f"| {kind} | {threads} | " + " | ".join(f"{best[kind, threads, n] * 1e3:.0f}" for n in names) + " |")
 
 
 def main():
     if sys.argv[1:2] == ["child"]: return child(*sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["make", "run"])
+    parser.add_argument("what", choices=["make", "run", "first"])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--rlx", type=pathlib.Path, default=ROOT / "build/release/bin/rlx")
     parser.add_argument("--llama-bench", action="append", default=[], metavar="NAME=PATH", help="llama-bench of a build of one's own")
@@ -268,7 +349,7 @@ def main():
     parser.add_argument("--iters", type=int, default=8, help="runs of a task in each round")
     parser.add_argument("--gbs", type=float, help="the bandwidth of memory, instead of measuring it")
     options = parser.parse_args()
-    return make(options) if options.what == "make" else run(options)
+    return {"make": make, "run": run, "first": first}[options.what](options)
 
 
 if __name__ == "__main__":

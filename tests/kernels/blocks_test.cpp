@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/kernel_test.h"
+#include "kernels/quant/digit_blocks.h"
 #include "kernels/quant/split_blocks.h"
 #include "kernels/quant/tiled_blocks.h"
 #include "kernels/threads/thread_pool.h"
@@ -231,6 +232,142 @@ TEST_CASE("blocks: a row that is split into integers has sums within a rounding 
         CHECK(!split_row(format, x.data(), k, row));
       }
     }
+}
+
+namespace {
+
+/// x[k] as digits.
+struct Digits {
+  std::vector<char> memory;
+  bool are_there;
+  Digits(DType format, const float* x, int64_t k)
+      : memory(digit_row_bytes(k) + 64), are_there(make_digits(format, x, k, row())) {}
+  char* row() { return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64; }
+};
+BlockWeightsProduct product_of_row(const Blocks& w, const float* x, int64_t k, std::vector<float>& y) {
+  BlockWeightsProduct p;
+  p.format = w.format, p.w = w.bytes.data(), p.k = k, p.rows = 1, p.x = x, p.x_stride = k;
+  p.y = y.data(), p.y_stride = static_cast<int64_t>(y.size());
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of a row's digits are within the bound of f32 sums") {
+  if (!are_there) return;
+  // One run; an odd number of them; whole chunks of 1024 and parts of one; few columns, and many.
+  for (const DType format : {q8_0, q4_k, q6_k})
+    for (const int64_t k : {32, 96, 256, 512, 768, 1024, 1120, 2048, 3328})
+      for (const int64_t columns : {16, 35, 75, 149}) {
+        if (k % info(format).block_elements != 0) continue;
+        REQUIRE(has_digits_beside(format, k, columns));
+        const Blocks w(format, columns * k / info(format).block_elements, true, 53);
+        for (const double size : {1.0, 1e-9, 1e9}) {
+          test::Elements x = test::Elements::random(f32, k, 37, -size, size);
+          // As different as digits permit; both signs; a power of two, which has one digit.
+          x.set(k - 1, size * 1e3), x.set(3, 0), x.set(5, -size * 1e-5), x.set(6, std::ldexp(1.0, std::ilogb(size)));
+          const auto* xs = static_cast<const float*>(x.data());
+          Digits digits(format, xs, k);
+          REQUIRE(digits.are_there);
+          std::vector<float> y(static_cast<size_t>(columns), 99);
+          const BlockWeightsProduct p = product_of_row(w, xs, k, y);
+          const int64_t middle = columns >= 75 ? 32 : 0;  // as two threads
+          if (middle > 0) multiply_digits(p, digits.row(), 0, middle);
+          multiply_digits(p, digits.row(), middle, columns);
+          INFO(std::string(name_of(format)), ", k ", k, ", ", columns, " columns, size ", size);
+          CHECK(worst_of_bound(w, xs, 1, columns, k, y) <= 1);
+        }
+      }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "blocks: what is nothing adds nothing to sums of digits, and what is small is not lost") {
+  if (!are_there) return;
+  // As for many rows, above: all elements are 0, but for each last one, which is 1.
+  Blocks w(q4_k, 32 * 4, true, 3);
+  for (size_t at = 0; at < w.bytes.size(); at += 144) {
+    const uint8_t head[16] = {0, 0x3c, 0, 0x3c, 1, 1, 1, 1, 3, 3, 3, 3, 0x31, 0x31, 0x31, 0x31};
+    std::memcpy(w.bytes.data() + at, head, sizeof head);
+    std::fill_n(w.bytes.data() + at + 16, 128, std::byte{0x33});
+    w.bytes[at + 143] = at / 144 % 4 == 3 ? std::byte{0x43} : std::byte{0x33};
+  }
+  std::vector<float> x(1024, 1e9F), y(32, 99);
+  x[1023] = 0.3F;
+  Digits digits(q4_k, x.data(), 1024);
+  REQUIRE(digits.are_there);
+  multiply_digits(product_of_row(w, x.data(), 1024, y), digits.row(), 0, 32);
+  for (const float v : y) CHECK(v == 0.3F);
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: rows that digits do not hold are refused") {
+  if (!are_there) return;
+  std::vector<float> x(2048, 1);
+  const auto takes = [&](float v) {
+    x[1500] = v;
+    return Digits(q8_0, x.data(), 2048).are_there;
+  };
+  // Where the exponents of 1024 numbers differ by 33 or more, bits of the smaller ones would be lost.
+  for (const float v : {1.0F, 0.0F, -0.0F, 0x1p32F, 0x1p-32F, -0x1.fffffep-32F}) CHECK(takes(v));
+  for (const float v : {0x1p33F, 0x1p-33F, 1e-40F, 1e30F, std::numeric_limits<float>::infinity(), std::nanf("")})
+    CHECK(!takes(v));
+  std::fill(x.begin(), x.begin() + 1024, 0.0F);  // beside nothing
+  std::fill(x.begin() + 1024, x.end(), 0x1p30F);
+  CHECK(takes(1));
+  CHECK(!has_digits_beside(q8_0, 1024, 15));
+  CHECK(!has_digits_beside(q5_k, 1024, 64));
+}
+
+TEST_CASE_FIXTURE(MatrixTiles,
+                  "blocks: beside digits, columns with scales that are not finite are those of the elements") {
+  if (!are_there) return;
+  for (const DType format : {q8_0, q4_k, q6_k})
+    for (const int odd : {0x7c00, 0xfc00, 0x7e00}) {
+      Blocks w(format, 70 * 256 / info(format).block_elements, true, 59);
+      const int64_t row_bytes = 256 / info(format).block_elements * info(format).block_bytes;
+      std::memcpy(w.bytes.data() + 37 * row_bytes + (format == q6_k ? 208 : 0), &odd, 2);
+      const test::Elements x = test::Elements::random(f32, 256, 37);
+      const auto* xs = static_cast<const float*>(x.data());
+      Digits digits(format, xs, 256);
+      REQUIRE(digits.are_there);
+      std::vector<float> y(70, 99), want(70, 99);
+      multiply_digits(product_of_row(w, xs, 256, y), digits.row(), 0, 70);
+      multiply_block_weights(product_of_row(w, xs, 256, want), 0, 70);
+      CHECK(!std::isfinite(y[37]));
+      for (size_t j = 0; j < 70; ++j) {
+        INFO(std::string(name_of(format)), ", column ", j);
+        if (j == 37) CHECK(std::memcmp(&y[j], &want[j], 4) == 0);
+        else CHECK(std::isfinite(y[j]));
+      }
+    }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of digits have bias, activation and residual, in y's dtype") {
+  if (!are_there) return;
+  for (const DType dtype : {f32, bf16}) {
+    constexpr int64_t kColumns = 75, kK = 256;
+    const Blocks w(q8_0, kColumns * kK / 32, true, 61);
+    const test::Elements x = test::Elements::random(f32, kK, 37, -1e-4, 1e-4),
+                         bias = test::Elements::random(f32, kColumns, 23),
+                         residual = test::Elements::random(dtype, kColumns, 29);
+    const auto* xs = static_cast<const float*>(x.data());
+    Digits digits(q8_0, xs, kK);
+    REQUIRE(digits.are_there);
+    std::vector<float> unused(kColumns);
+    test::Elements y(dtype, kColumns);
+    BlockWeightsProduct p = product_of_row(w, xs, kK, unused);
+    p.y = y.as<std::byte>(), p.y_dtype = dtype, p.bias = bias.data(), p.residual = residual.data();
+    p.epilogue.bias = true, p.epilogue.activation = Activation::relu, p.epilogue.residual = Residual::separate;
+    multiply_digits(p, digits.row(), 0, kColumns);
+    for (int64_t j = 0; j < kColumns; ++j) {
+      double total = 0, magnitude = 0;
+      for (int64_t i = 0; i < kK; ++i) {
+        const double term =
+            static_cast<double>(xs[i]) * static_cast<double>(w.elements[static_cast<size_t>(j * kK + i)]);
+        total += term, magnitude += std::abs(term);
+      }
+      test::require_close(dtype, j, y[j], std::max(total + bias[j], 0.0) + residual[j], 8, magnitude + 4);
+    }
+  }
 }
 
 TEST_CASE("blocks: numbers of few bits lose nothing in a split row") {

@@ -7,6 +7,7 @@
 #include "kernels/gemm/grouped.h"
 #include "kernels/index/index.h"
 #include "kernels/quant/blocks.h"
+#include "kernels/quant/digit_blocks.h"
 #include "kernels/quant/quantized_weights.h"
 #include "kernels/quant/split_blocks.h"
 #include "kernels/quant/tiled_blocks.h"
@@ -80,19 +81,24 @@ Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .rows = m, .x_stride = k};
   p.y_dtype = c.results[0].dtype, p.y_stride = p.residual_stride = n, p.epilogue = tail.epilogue;
   const size_t converted = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
-  const bool splits = m == 1 && c.policy.row_relative && kernels::splits_rows_beside(p.format, k);
-  const size_t scratch = converted + (splits ? aligned(kernels::split_row_bytes(k)) : 0);
+  const bool has_digits = m == 1 && kernels::has_digits_beside(p.format, k, n);
+  const bool splits = m == 1 && !has_digits && c.policy.row_relative && kernels::splits_rows_beside(p.format, k);
+  const size_t row_bytes_of_x = has_digits ? kernels::digit_row_bytes(k) : splits ? kernels::split_row_bytes(k) : 0;
+  const size_t scratch = converted + aligned(row_bytes_of_x);
+  const char* const how = has_digits ? " digits " : splits ? " split " : " ";
   double work_ns = static_cast<double>(n * k) * 0.1;
-  return make_step(text_of(p.format, splits ? " split " : " ", m, "x", k, "x", n), scratch, [=](const StepArgs& args) {
+  return make_step(text_of(p.format, how, m, "x", k, "x", n), scratch, [=](const StepArgs& args) {
     BlockWeightsProduct all = p;
     all.x = as_f32(args, x, m * k);
     all.w = args.in<std::byte>(1), all.y = args.out();
     all.bias = operand(args, tail.bias), all.residual = operand(args, tail.residual);
-    const void* split = args.scratch + converted;
-    const bool is_split = splits && kernels::split_row(p.format, all.x, k, args.scratch + converted);
+    void* const row_of_x = args.scratch + converted;
+    const bool are_digits = has_digits && kernels::make_digits(p.format, all.x, k, row_of_x);
+    const bool is_split = splits && kernels::split_row(p.format, all.x, k, row_of_x);
     const auto row_bytes = n * static_cast<int64_t>(byte_size(p.y_dtype));
     for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns, [&](int64_t begin, int64_t end, int64_t) {
-      if (is_split) return kernels::multiply_split_row(all, split, begin, end);
+      if (are_digits) return kernels::multiply_digits(all, row_of_x, begin, end);
+      if (is_split) return kernels::multiply_split_row(all, row_of_x, begin, end);
       // If k is 0 there may be more rows here than the kernel takes in one call.
       for (int64_t row = 0; row < m; row += BlockWeightsProduct::kMaxRows) {
         BlockWeightsProduct call = all;

@@ -391,12 +391,15 @@ struct Q5KLayout {
   template <class Block>
   static HWY_INLINE void unpack(const uint8_t* b, Block& to) {
     unpack_scales_and_mins(b, to.scale, to.min);
+    unpack_values(b, to.value);
+  }
+  static HWY_INLINE void unpack_values(const uint8_t* b, uint8_t* to) {
     for (size_t i = 0; i < 32; i += hn::Lanes(DB())) {
       const VB high = bytes_at(b + 16 + i);
       const auto two_runs = [&](size_t run, VB low_fifth, VB high_fifth) HWY_ATTR {
         const VB q = bytes_at(b + 48 + 32 * run + i);
-        put(hn::Or(bits_at<0, 0, 15>(q), low_fifth), to.value + 64 * run + i);
-        put(hn::Or(bits_at<4, 0, 15>(q), high_fifth), to.value + 64 * run + 32 + i);
+        put(hn::Or(bits_at<0, 0, 15>(q), low_fifth), to + 64 * run + i);
+        put(hn::Or(bits_at<4, 0, 15>(q), high_fifth), to + 64 * run + 32 + i);
       };
       two_runs(0, bits_at<0, 4>(high), bits_at<1, 4>(high));
       two_runs(1, bits_at<2, 4>(high), bits_at<3, 4>(high));

@@ -2,6 +2,7 @@
 #include "kernels/quant/integer_blocks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "kernels/gemm/amx/tiles.h"
@@ -14,6 +15,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/quant/block_formats-inl.h"
+#include "kernels/quant/super_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {
@@ -69,62 +71,27 @@ HWY_INLINE void with_layout(DType format, F f) {
 template <class Layout>
 constexpr int32_t kLargest = std::is_same_v<Layout, Q4KLayout> || std::is_same_v<Layout, Q4_1Layout> ? 15 : 31;
 
-/// The zero points of a block's runs, as integers; their rests.
-template <class Layout, class Block, size_t kRuns>
-HWY_INLINE void separate_rests(const Block& block, int32_t (&zero_points)[kRuns], float* rests) {
-  const hn::CappedTag<float, kRuns> d;
-  const hn::Rebind<int32_t, decltype(d)> di;
-  for (size_t run = 0; run < kRuns; run += hn::Lanes(d)) {
-    const auto scale = hn::Load(d, block.scale + run), min = hn::Load(d, block.min + run);
-    const auto quotient = hn::Div(min, scale);  // no number, or infinite, if the scale is 0: then any integer will do
-    const auto number = hn::IfThenElseZero(hn::Le(hn::Abs(quotient), hn::Set(d, 1e9F)), quotient);
-    const auto zero_point = hn::Round(hn::Clamp(number, hn::Zero(d), hn::Set(d, float{kLargest<Layout>})));
-    hn::StoreU(hn::MulSub(scale, zero_point, min), d, rests + run);
-    hn::Store(hn::ConvertTo(di, zero_point), di, zero_points + run);
-  }
+/// The zero point of a block of one run; its rest. See RunOfRows.
+template <class Layout>
+HWY_INLINE int32_t separate_rest(float scale, float min, float* rest) {
+  const float quotient = min / scale;  // no number, or infinite, if the scale is 0: then any integer will do
+  const float number = std::abs(quotient) <= 1e9F ? quotient : 0;
+  const float zero_point = std::nearbyint(std::clamp(number, 0.0F, float{kLargest<Layout>}));
+  *rest = std::fma(scale, zero_point, -min);
+  return static_cast<int32_t>(zero_point);
 }
 
-/// What 16 rows' blocks of q4_k or q5_k have in front of their quantized values, run by run, with a row in each lane:
-/// as unpack_scales_and_mins() and separate_rests() have it for a row. `rows` begin at the blocks. Zero points of q4_k
-/// are those of pack_nibbles().
+/// What 16 rows' blocks of q4_k or q5_k have in front of their quantized values, run by run, with a row in each lane.
+/// Zero points of q4_k are those of pack_nibbles().
 template <class Layout>
 HWY_INLINE void unpack_heads(const uint8_t* const (&rows)[kTileRows], float* scales, float* rests,
                              int32_t (&zero_points)[8][kTileRows]) {
-  __m512i four[4];  // rows 4 i + m in the 16 bytes i
-  RLX_UNROLL for (int m = 0; m < 4; ++m) {
-    const auto row = [&](int i) HWY_ATTR { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[4 * i + m])); };
-    four[m] = _mm512_inserti32x4(_mm512_castsi128_si512(row(0)), row(1), 1);
-    four[m] = _mm512_inserti32x4(_mm512_inserti32x4(four[m], row(2), 2), row(3), 3);
-  }
-  const __m512i low01 = _mm512_unpacklo_epi32(four[0], four[1]), low23 = _mm512_unpacklo_epi32(four[2], four[3]);
-  const __m512i high01 = _mm512_unpackhi_epi32(four[0], four[1]), high23 = _mm512_unpackhi_epi32(four[2], four[3]);
-  const __m512i halves = _mm512_unpacklo_epi64(low01, low23), w0 = _mm512_unpackhi_epi64(low01, low23),
-                w1 = _mm512_unpacklo_epi64(high01, high23), w2 = _mm512_unpackhi_epi64(high01, high23);
-  const __m512 d = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(halves)),
-               d_min = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(halves, 16)));
-  // Six bits each, as unpack_six_bits() has them.
-  const auto bits = [](__m512i v, int mask) HWY_ATTR { return _mm512_and_epi32(v, _mm512_set1_epi32(mask)); };
-  const auto upper = [&](__m512i fours, __m512i w) HWY_ATTR {
-    return _mm512_or_epi32(bits(fours, 0x0f0f0f0f), bits(_mm512_srli_epi32(w, 2), 0x30303030));
-  };
-  const __m512i scales_of[] = {bits(w0, 0x3f3f3f3f), upper(w2, w0)};
-  const __m512i mins_of[] = {bits(w1, 0x3f3f3f3f), upper(_mm512_srli_epi32(w2, 4), w1)};
+  RunOfRows runs[8];
+  read_heads(rows, kLargest<Layout>, runs);
   RLX_UNROLL for (int run = 0; run < 8; ++run) {
-    const auto number = [&](const __m512i(&words)[2]) HWY_ATTR {
-      return _mm512_cvtepi32_ps(bits(_mm512_srli_epi32(words[run / 4], 8 * (run % 4)), 255));
-    };
-    const __m512 scale = _mm512_mul_ps(number(scales_of), d), min = _mm512_mul_ps(number(mins_of), d_min);
-    // No number, or infinite, if the scale is 0: then any integer will do.
-    const __m512 near = _mm512_rcp14_ps(scale);
-    const __m512 inverse = _mm512_fnmadd_ps(_mm512_fmsub_ps(scale, near, _mm512_set1_ps(1)), near, near);
-    const __m512 quotient = _mm512_mul_ps(min, inverse);
-    const __mmask16 is_some = _mm512_cmp_ps_mask(_mm512_abs_ps(quotient), _mm512_set1_ps(1e9F), _CMP_LE_OQ);
-    const __m512 zero_point = _mm512_roundscale_ps(
-        _mm512_min_ps(_mm512_maskz_max_ps(is_some, quotient, _mm512_setzero_ps()), _mm512_set1_ps(kLargest<Layout>)),
-        0);
-    _mm512_storeu_ps(scales + run * kTiledColumns, scale);
-    _mm512_storeu_ps(rests + run * kTileRows, _mm512_fmsub_ps(scale, zero_point, min));
-    __m512i integer = _mm512_cvtps_epi32(zero_point);
+    _mm512_storeu_ps(scales + run * kTiledColumns, runs[run].scale);
+    _mm512_storeu_ps(rests + run * kTileRows, runs[run].rest);
+    __m512i integer = _mm512_cvtps_epi32(runs[run].zero_point);
     if constexpr (std::is_same_v<Layout, Q4KLayout>) {
       integer = _mm512_sub_epi32(_mm512_set1_epi32(15), integer);
       integer = _mm512_or_epi32(integer, _mm512_slli_epi32(integer, 16));
@@ -178,10 +145,11 @@ HWY_INLINE void pack_layout(const uint8_t* from, int64_t row_bytes, int64_t rows
       prefetch_block<Layout>(b + kTileRows * row_bytes);
       typename Unpacked<Layout>::Block block;
       Layout::unpack(b, block);
-      HWY_ALIGN int32_t zero_point[1] = {};
-      if constexpr (Layout::kHasMin) separate_rests<Layout>(block, zero_point, to.rests + step * kTileRows + i);
+      int32_t zero_point = 0;
+      if constexpr (Layout::kHasMin)
+        zero_point = separate_rest<Layout>(block.scale[0], block.min[0], to.rests + step * kTileRows + i);
       RLX_UNROLL for (int64_t s = 0; s < kSteps; ++s) {
-        pack_values<Layout::kHasMin>(block.value + s * kTileFloats, zero_point[0],
+        pack_values<Layout::kHasMin>(block.value + s * kTileFloats, zero_point,
                                      to.tiles + (step + s) * kTileBytes + i * 64);
         to.scales[(step + s) * kTiledColumns + i] = block.scale[s * kTileFloats / Layout::kRun];
       }
@@ -208,10 +176,10 @@ HWY_INLINE void pack_super_blocks(const uint8_t* from, int64_t row_bytes, int64_
         RLX_UNROLL for (int64_t s = 0; s < kSteps; s += 2)
             pack_nibbles(b + 16 + 16 * s, zero_points[s][i], zero_points[s + 1][i], small, tiles + s * kTileBytes);
       } else {
-        typename Unpacked<Layout>::Block block;
-        Layout::unpack(b, block);
+        HWY_ALIGN uint8_t values[Layout::kElements];
+        Layout::unpack_values(b, values);
         RLX_UNROLL for (int64_t s = 0; s < kSteps; ++s)
-            pack_values<true>(block.value + s * kTileFloats, zero_points[s][i], tiles + s * kTileBytes);
+            pack_values<true>(values + s * kTileFloats, zero_points[s][i], tiles + s * kTileBytes);
       }
     }
   }
