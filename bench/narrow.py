@@ -15,8 +15,9 @@ processor on one thread, of the wall on more. Behind each time stands the least 
 PyTorch in f32, and how many rows have their largest number where that has it (of embeddings: the same nearest row). The next
 column is RLX's time over that of the fastest peer on the line, below 1 where RLX is ahead. The last is peak memory in MiB
 above what each process had before the case, weights and compiling included, in the order of the columns: RLX, OpenVINO, ONNX
-Runtime, PyTorch. What quantization needs once is kept in the cache; a first run takes some minutes more for it. After
---minutes no case begins, and those left out are named.
+Runtime, PyTorch; of RLX, what its compiled graph holds stands in brackets: weights as they are kept, and arenas. The rest are
+f32 weights, read from a file or drawn. What quantization needs once is kept in the cache; a first run takes some minutes more
+for it. After --minutes no case begins, and those left out are named.
 """
 
 import argparse
@@ -99,8 +100,13 @@ def cell(milliseconds, agreement):
 
 def peaks(answers):
     """The largest of what each program says of its memory, one text: "-" for who says nothing."""
-    known = [max((a["peak_mib"] for a in given if a.get("peak_mib") is not None), default=None) for given in answers]
-    return ", ".join("-" if peak is None else f"{peak:.0f}" for peak in known) if any(known) else ""
+
+    def most(given, what):
+        return max((a[what] for a in given if a.get(what) is not None), default=None)
+
+    known = [(most(given, "peak_mib"), most(given, "held_mib")) for given in answers]
+    texts = ["-" if peak is None else f"{peak:.0f}" + (f" ({held:.0f})" if held is not None else "") for peak, held in known]
+    return ", ".join(texts) if any(peak for peak, _ in known) else ""
 
 
 def lines_of(case, threads, answers, failed, agreement):

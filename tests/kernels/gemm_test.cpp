@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/gemm/amx/tiles.h"
 #include "kernels/kernel_test.h"
 #include "kernels/threads/thread_pool.h"
 #include "rlx/error.h"
@@ -562,6 +563,45 @@ TEST_CASE("a product gives the same bits each time and on any number of threads"
     product.run({x.data(), y.data()}, scratch.aligned(), ThreadPool::shared());
     if (first.empty()) first = y;
     CHECK(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE("few rows, whose sums are made in pieces of k, have the bits that they have among many rows") {
+  std::mt19937 random(8);
+  const int64_t n = 100, most = 1300;
+  for (int64_t k : {2048, 3000}) {
+    Operand x(f32, most * k, random), w(f32, k * n, random), bias(f32, n, random), residual(f32, most * n, random);
+    auto* rows = static_cast<float*>(x.data());
+    std::fill_n(rows + 3 * k, k, 0.0f), rows[3 * k + 1500] = 0.7f;  // a row with one number
+    rows[40 * k + 5] = 1e30f;                                       // beyond what terms hold, in the first piece
+    rows[70 * k + k - 1] = 1e30f;                                   // and in the last
+    const auto product = [&](int64_t m, int threads, const Epilogue& epilogue) {
+      WeightsSpec weights;
+      weights.k = k, weights.n = n, weights.k_stride = n, weights.n_stride = 1, weights.threads = threads;
+      GemmSpec shape;
+      shape.m = m, shape.x_stride = k, shape.y_stride = shape.residual_stride = n, shape.threads = threads;
+      shape.epilogue = epilogue;
+      const PreparedGemm prepared = PackedWeights::pack(weights, w.data())->prepare(shape);
+      std::vector<float> y(static_cast<size_t>(m * n));
+      Scratch scratch(prepared.scratch_bytes());
+      prepared.run({x.data(), y.data(), bias.data(), residual.data()}, scratch.aligned(), ThreadPool::shared());
+      CHECK(scratch.intact());
+      if (has_matrix_tiles()) CHECK((prepared.strategy().find("pieces of k") != std::string::npos) == (m < 200));
+      return y;
+    };
+    Epilogue whole;
+    whole.bias = true, whole.activation = Activation::gelu_tanh, whole.residual = Residual::separate;
+    for (const Epilogue& epilogue : {Epilogue(), whole}) {
+      const std::vector<float> all = product(most, 1, epilogue);
+      for (int64_t m : {64, 81, 128, 192})
+        for (int threads : {1, 3}) {
+          const std::vector<float> y = product(m, threads, epilogue);
+          CAPTURE(k);
+          CAPTURE(m);
+          // Without tiles the last rows of a product may be summed by another micro-kernel.
+          if (has_matrix_tiles()) CHECK(std::memcmp(y.data(), all.data(), y.size() * sizeof(float)) == 0);
+        }
+    }
   }
 }
 

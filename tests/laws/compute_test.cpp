@@ -21,6 +21,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "ir/rewrite.h"
 #include "judge/compare.h"
@@ -153,6 +154,16 @@ constexpr double kFlushed = 16 * 0x1p-126;
 /// Of recurrent layers h is rounded before each step's product, which is as if its weights were off by that.
 bool rounds_within(const OpDef& op) { return &op == &op::lstm || &op == &op::gru || &op == &op::rnn; }
 
+/// The op alone, its first operand an input, the others params.
+Graph weighted(const OpDef& op, const Case& c) {
+  Graph g("weighted");
+  std::vector<Value> operands;
+  for (size_t i = 0; i < c.types.size(); ++i)
+    operands.push_back(i == 0 ? g.input("x0", c.types[0]) : g.param(text_of("x", i), c.types[i]));
+  for (const Value& v : g.emit(op, operands, c.attrs)) g.output(v);
+  return g;
+}
+
 struct Tally {
   size_t elements = 0, excused = 0, graphs = 0;
   std::map<std::string_view, size_t> of_op = {};
@@ -224,6 +235,7 @@ class NarrowOp {
         if (rounds_within(op_)) e += kTimesOwnError * sensitivity(wanted, exact, r, i, rounding_of(low_).unit);
         else e += of_operands_not_rounded(wanted, exact, inputs, r, i);
         if (is_near(y, f, once, rounding, e)) continue;
+        if (is_not_rounded(y, exact, r, i, e)) continue;
         if (is_excused(y, f, rounding, wanted, r, i)) {
           ++tally.excused, ++tally.of_op[op_.name];
           continue;
@@ -243,6 +255,12 @@ class NarrowOp {
     if (std::isnan(once)) return std::isnan(y);
     if (std::isinf(once)) return y == once;
     return std::abs(y - f) <= rounding.unit * (1 + 0x1p-10) * std::abs(f) + rounding.half_step + noise;
+  }
+  /// A result that is converted to f32 within the fused region that made it is not rounded either, nor made infinite.
+  static bool is_not_rounded(double y, const std::vector<Tensor>& exact, size_t r, size_t i, double e) {
+    if (exact.empty() || !is_float(exact[r].dtype())) return false;
+    const double f = load<double>(exact[r], i);
+    return std::isfinite(f) && std::abs(y - f) <= e + 16 * 0x1p-24 * std::abs(f);
   }
   /// What operands that are `unit` of themselves off do to an element.
   double sensitivity(const Ruled& wanted, const std::vector<Tensor>& exact, size_t r, size_t i, double unit) {
@@ -405,6 +423,182 @@ TEST_CASE("every op that compute = f16 or bf16 narrows is its operands' function
   for (const auto& [name, count] : tally.of_op) MESSAGE(name, ": ", count, " excused");
 }
 
+namespace {
+
+/// A sample with extents for which the pass puts the op's weights, its second operand, into integers, if there are any.
+std::optional<Case> with_weights(const OpDef& op, const Sample& s) {
+  const auto own = in_f32(op, s);
+  if (!own || own->types.size() < 2) return {};
+  for (const Type& t : own->types)
+    if (t.dtype != f32) return {};
+  constexpr int64_t kTerms = 70, kOutputs = 66;  // no multiples of what kernels take at a time
+  constexpr int64_t kMost = 1 << 15;             // elements: the reference is slow
+  const auto of_weights = [](const std::vector<Place>& places) {
+    return std::any_of(places.begin(), places.end(), [](Place p) { return p.operand == 1; });
+  };
+  for (const auto& terms : choices(s)) {
+    const Sample deep = with_extent(s, terms, kTerms, false);
+    if (!of_weights(terms) || !takes(op, deep)) continue;
+    for (const auto& outputs : choices(deep)) {
+      const Sample wide = with_extent(deep, outputs, kOutputs, false);
+      if (!of_weights(outputs) || !takes(op, wide)) continue;
+      const auto c = in_f32(op, wide);
+      if (!c || std::any_of(c->types.begin(), c->types.end(),
+                            [](const Type& t) { return element_count(shape_of(t.dims)) > kMost; }))
+        continue;
+      for (const Node& node : quantize_products(weighted(op, *c)).nodes())
+        if (node.op == &op::dynamic_quantize_matmul || node.op == &op::dynamic_quantize_conv) return c;
+    }
+  }
+  return {};
+}
+
+/// An op with weights under compute = int8.
+class IntegerOp {
+ public:
+  IntegerOp(const OpDef& op, const Case& c)
+      : op_(op), case_(c), graph_(weighted(op, c)), rule_(quantize_products(graph_)) {
+    CompileOptions options = CompileOptions::from_environment();
+    options.compute = Compute::as_i8;
+    compiled_ = Session(Device::cpu(), {1}).compile(graph_, options);
+    for (const Node& node : rule_.nodes()) {
+      if (node.op == &op::dynamic_quantize) w_axes_ = node.attrs.as<DynamicQuantizeAttrs>().axes;
+      if (node.op == &op::dynamic_quantize_matmul) {
+        x_axes_ = {static_cast<int64_t>(node.types[0].rank()) - 1};
+        largest_ = node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest;
+      }
+      if (node.op == &op::dynamic_quantize_conv) {
+        x_axes_ = axes_from(1, rule_.type(node.operands[0]).rank() - 1);
+        largest_ = node.attrs.as<DynamicQuantizeConvAttrs>().x_largest;
+      }
+    }
+  }
+  /// Whether the processor has a kernel for it, or it stays f32.
+  bool applies() const { return compiled_->report().table().find("dynamic_quantize_") != std::string::npos; }
+  std::string judge(const std::vector<Tensor>& inputs, Tally& tally) {
+    std::map<std::string, Tensor> params;
+    for (size_t i = 1; i < inputs.size(); ++i) params[text_of("x", i)] = inputs[i];
+    for (const auto& [name, value] : params) compiled_->set_param(name, value);
+    const Tensor got = compiled_->run_ordered(std::vector{inputs[0]})[0];
+    const Tensor wanted = interpret(rule_, std::vector{inputs[0]}, params)[0];
+    if (got.type() != wanted.type()) return text_of("is ", got.type());
+    double extra = 0;  // a bias, a residual: whose sums with the product f32 rounds
+    for (size_t i = 2; i < inputs.size(); ++i)
+      for (size_t k = 0; k < inputs[i].element_count(); ++k)
+        if (const double v = std::abs(load<double>(inputs[i], k)); std::isfinite(v)) extra = std::max(extra, v);
+    const auto bounds = bound(inputs);
+    for (size_t i = 0; i < got.element_count(); ++i) {
+      ++tally.elements;
+      const double y = load<double>(got, i), rule = load<double>(wanted, i);
+      std::string why;
+      if (std::isnan(rule)   ? !std::isnan(y)
+          : std::isinf(rule) ? y != rule
+                             : !(std::abs(y - rule) <= 0x1p-20 * (std::abs(rule) + extra) + kFlushed))
+        return text_of("[", i, "] is ", y, " instead of the rule's ", rule);
+      if (!bounds || !std::isfinite(rule)) continue;
+      const double f = load<double>((*bounds)[0], i), most = load<double>((*bounds)[1], i);
+      if (!std::isfinite(f)) continue;
+      if (!(std::abs(y - f) <= most * (1 + 0x1p-11) + 0x1p-22 * (std::abs(f) + most + extra) + kFlushed))
+        return text_of("[", i, "] is ", y, ", more than ", most, " from f64's ", f);
+      felt_ = felt_ || std::abs(y - f) > most / 50;
+    }
+    return "";
+  }
+  bool is_felt() const { return felt_; }
+
+ private:
+  Tensor run(Tensor x, Tensor w, std::vector<Tensor> others, bool zero) const {
+    std::vector<Tensor> in = {std::move(x), std::move(w)};
+    for (const Tensor& t : others) in.push_back(zero ? Tensor(f64, t.shape()) : as_f64(t));
+    return run_op(op_, case_.attrs, in)[0];
+  }
+  /// Half a step of the codes of each element.
+  static Tensor half_steps(const Tensor& t, const Axes& axes, int64_t largest) {
+    const std::vector<Tensor> in = {t};
+    return interpret(trace(std::vector{t.type()},
+                           [&](Graph&, Values v) {
+                             const Value scale = dynamic_quantize(v[0], axes, largest).scale;
+                             Axes kept;
+                             for (int64_t axis = 0; axis < v[0].rank(); ++axis)
+                               if (std::find(axes.begin(), axes.end(), axis) == axes.end()) kept.push_back(axis);
+                             return Many<Value>(broadcast_in_dim(scale, v[0].dims(), kept) * 0.5);
+                           }),
+                     in)[0];
+  }
+  static Tensor magnitudes(const Tensor& t) {
+    Tensor all(f64, t.shape());
+    for (size_t i = 0; i < t.element_count(); ++i) store<double>(all, i, std::abs(load<double>(t, i)));
+    return all;
+  }
+  /// The result in f64 and how far from it one in integers may be, of ops that are linear in x.
+  std::optional<std::array<Tensor, 2>> bound(const std::vector<Tensor>& inputs) const {
+    for (const Tensor& t : inputs)
+      for (size_t i = 0; i < t.element_count(); ++i)
+        if (!std::isfinite(load<double>(t, i))) return {};
+    const Tensor x = as_f64(inputs[0]), w = as_f64(inputs[1]);
+    const std::vector<Tensor> others(inputs.begin() + 2, inputs.end());
+    Tensor opposite(f64, x.shape());
+    for (size_t i = 0; i < x.element_count(); ++i) store<double>(opposite, i, -2 * load<double>(x, i));
+    const Tensor once = run(x, w, others, true), twice = run(opposite, w, others, true);
+    for (size_t i = 0; i < once.element_count(); ++i)
+      if (std::abs(load<double>(twice, i) + 2 * load<double>(once, i)) > 1e-9 * std::abs(load<double>(once, i)))
+        return {};  // an activation
+    const Tensor hx = half_steps(x, x_axes_, largest_), hw = half_steps(w, w_axes_, 127);
+    const Tensor a = run(magnitudes(x), hw, others, true), b = run(hx, magnitudes(w), others, true),
+                 c = run(hx, hw, others, true);
+    Tensor most(f64, a.shape());
+    for (size_t i = 0; i < most.element_count(); ++i)
+      store<double>(most, i, load<double>(a, i) + load<double>(b, i) + load<double>(c, i));
+    return std::array{run(x, w, others, false), most};
+  }
+
+  const OpDef& op_;
+  Case case_;
+  Graph graph_, rule_;
+  std::optional<CompiledGraph> compiled_;
+  Axes w_axes_, x_axes_;
+  int64_t largest_ = 0;
+  bool felt_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("every op that compute = int8 puts into integers is within half a step of each number, at any size") {
+  const auto begin = std::chrono::steady_clock::now();
+  Tally tally;
+  std::set<std::string_view> reached, felt;
+  for (const OpDef* op : all_ops()) {
+    if (precision_of(*op) != OpPrecision::low) continue;
+    const auto samples = op->samples();
+    size_t found = 0;
+    for (size_t s = 0; s < samples.size() && (found < 1 || test::checks_all()); ++s) {
+      std::string_view of = "its extents";
+      try {
+        const auto c = with_weights(*op, samples[s]);
+        if (!c) continue;
+        IntegerOp integers(*op, *c);
+        if (!integers.applies()) continue;
+        reached.insert(op->name), ++tally.graphs, ++found;
+        for (const Hostile& hostile : kHostile)
+          for (const Where where : {Where::first_operand, Where::all_operands}) {
+            of = hostile.name;
+            const std::string why = integers.judge(hostile_inputs(*c, hostile, where), tally);
+            CHECK_MESSAGE(why.empty(), op->name, " sample ", s, ", ", hostile.name,
+                          std::string(where == Where::all_operands ? ", all operands: " : ": "), why, " for ",
+                          c->text());
+          }
+        if (integers.is_felt()) felt.insert(op->name);
+      } catch (const Error& e) {
+        CHECK_MESSAGE(false, op->name, " sample ", s, ", ", of, ": ", std::string(e.what()));
+      }
+    }
+  }
+  for (const char* name : {"matmul", "linear", "fused_matmul"}) CHECK_MESSAGE(reached.contains(name), name);
+  CHECK(felt.size() >= 2);  // the bound is one that is felt
+  MESSAGE(tally.elements, " elements of ", tally.graphs, " graphs of ", reached.size(), " ops; ",
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), " s");
+}
+
 TEST_CASE("the law of narrow ops finds sums in the narrow dtype, numbers cut off and saturated (a test of the test)") {
   // What a kernel might do instead of the rule, which is a graph: convert, matmul, convert.
   const auto with_matmul = [](const Graph& rule, const std::function<Value(Value, Value)>& product) {
@@ -453,4 +647,50 @@ TEST_CASE("the law of narrow ops finds sums in the narrow dtype, numbers cut off
     CHECK(is_found(low, cut_off));
   }
   CHECK(is_found(f16, saturated));
+}
+
+TEST_CASE("a fused activation gives PyTorch's values of infinities, NaN and large numbers, in every compute") {
+  constexpr float kInf = INFINITY, kNaN = NAN;
+  const std::vector<float> given = {-kInf, kInf, kNaN, -1000, 1000, 0};
+  const std::pair<Activation, std::vector<float>> rows[] = {{Activation::relu, {0, kInf, kNaN, 0, 1000, 0}},
+                                                            {Activation::gelu, {kNaN, kInf, kNaN, 0, 1000, 0}},
+                                                            {Activation::gelu_tanh, {kNaN, kInf, kNaN, 0, 1000, 0}},
+                                                            {Activation::silu, {kNaN, kInf, kNaN, 0, 1000, 0}},
+                                                            {Activation::sigmoid, {0, 1, kNaN, 0, 1, 0.5}},
+                                                            {Activation::tanh, {-1, 1, kNaN, -1, 1, 0}},
+                                                            {Activation::relu6, {0, 6, kNaN, 0, 6, 0}},
+                                                            {Activation::hard_swish, {kNaN, kInf, kNaN, 0, 1000, 0}}};
+  // The bias makes the numbers; products by few rows, by many, and convolutions have epilogues of their own.
+  const int64_t n = 96, k = 64;
+  std::vector<float> bias;
+  for (int64_t j = 0; j < n; ++j) bias.push_back(given[static_cast<size_t>(j) % given.size()]);
+  for (const auto& [activation, wanted] : rows)
+    for (const Compute compute : {Compute::as_f32, Compute::as_bf16, Compute::as_f16, Compute::as_i8})
+      for (const char* kind : {"few rows", "many rows", "image"}) {
+        const bool is_image = kind[0] == 'i';
+        const int64_t pixels = kind[0] == 'f' ? 2 : is_image ? 36 : 70;
+        Graph g("layer");
+        const Value b = g.param("b", f32, {n});
+        if (is_image) {
+          const Value y = conv(g.input("x", f32, {1, k, 6, 6}), g.param("w", f32, {n, k, 3, 3}), {.padding = {1, 1}});
+          g.output(activate(y + broadcast_in_dim(b, y.dims(), {1}), activation));
+        } else {
+          g.output(activate(linear(g.input("x", f32, {pixels, k}), g.param("w", f32, {n, k}), b), activation));
+        }
+        CompileOptions options = CompileOptions::from_environment();
+        options.compute = compute;
+        CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, options);
+        compiled.set_param("b", Tensor::of<float>({n}, bias));
+        compiled.set_param("w", Tensor(f32, is_image ? Shape{n, k, 3, 3} : Shape{n, k}));
+        const Tensor y = compiled.run({{"x", Tensor(f32, is_image ? Shape{1, k, 6, 6} : Shape{pixels, k})}})[0];
+        size_t wrong = 0;
+        for (int64_t i = 0; i < pixels * n; ++i) {
+          const int64_t channel = is_image ? i / pixels : i % n;
+          const float got = y.values<float>()[static_cast<size_t>(i)],
+                      want = wanted[static_cast<size_t>(channel) % given.size()];
+          wrong += std::isnan(want) ? !std::isnan(got) : !(got == want || std::fabs(got - want) <= 1e-6f);
+        }
+        CHECK_MESSAGE(wrong == 0, names_of(activation)[static_cast<size_t>(activation)], ", ",
+                      names_of(compute)[static_cast<size_t>(compute)], ", ", std::string(kind), ": ", wrong);
+      }
 }
