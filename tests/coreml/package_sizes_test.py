@@ -35,9 +35,9 @@ from coremltools.converters.mil.frontend.milproto import load as loader  # noqa:
 # Of each form: the options, the most of the f32 package's bytes, how far the weights may be (the root of the mean square of the
 # difference over that of the weights), and the least cosine of the network's results.
 FORMS = {
-    "f16": (["--precision", "f16"], 0.56, 0.0005, 0.99999),
-    "int8": (["--compute", "int8"], 0.34, 0.012, 0.999),
-    "int4": (["--precision", "f16", "--compute", "int4"], 0.24, 0.13, 0.98),
+    "f16": (["--precision", "f16"], 0.52, 0.0005, 0.99999),
+    "int8": (["--compute", "int8"], 0.3, 0.012, 0.999),
+    "int4": (["--precision", "f16", "--compute", "int4"], 0.2, 0.13, 0.97),
 }
 
 
@@ -88,10 +88,12 @@ def weights_of(package):
 
 
 def distance(numbers, truth):
-    assert {shape: len(all_) for shape, all_ in numbers.items()} == {shape: len(all_) for shape, all_ in truth.items()}, (
-        {shape: len(all_) for shape, all_ in numbers.items()}, {shape: len(all_) for shape, all_ in truth.items()})  # fmt: skip
-    off = sum(float(((a - b) ** 2).sum()) for shape in truth for a, b in zip(numbers[shape], truth[shape]))
-    return (off / sum(float((b**2).sum()) for all_ in truth.values() for b in all_)) ** 0.5
+    """Of the weights that both have, nearly all: a table of which the program reads some rows may be cut to these, or not."""
+    common = {shape for shape in truth if len(numbers.get(shape, ())) == len(truth[shape])}
+    of_both = sum(w.size for shape in common for w in truth[shape])
+    assert of_both >= 0.95 * sum(w.size for all_ in truth.values() for w in all_), (list(numbers), list(truth))
+    off = sum(float(((a - b) ** 2).sum()) for shape in common for a, b in zip(numbers[shape], truth[shape]))
+    return (off / sum(float((b**2).sum()) for shape in common for b in truth[shape])) ** 0.5
 
 
 def run(package, folder):
