@@ -664,9 +664,11 @@ TEST_CASE("a fused activation gives PyTorch's values of infinities, NaN and larg
   const int64_t n = 96, k = 64;
   std::vector<float> bias;
   for (int64_t j = 0; j < n; ++j) bias.push_back(given[static_cast<size_t>(j) % given.size()]);
-  for (const auto& [activation, wanted] : rows)
+  for (const auto& row : rows)
     for (const Compute compute : {Compute::as_f32, Compute::as_bf16, Compute::as_f16, Compute::as_i8})
       for (const char* kind : {"few rows", "many rows", "image"}) {
+        const Activation activation = row.first;
+        const std::vector<float>& wanted = row.second;
         const bool is_image = kind[0] == 'i';
         const int64_t pixels = kind[0] == 'f' ? 2 : is_image ? 36 : 70;
         Graph g("layer");
