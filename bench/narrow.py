@@ -12,9 +12,12 @@ Three lines for each network and number of threads, and on each RLX's `--compute
 Networks: all-MiniLM-L6-v2, BERT-base and a tagger (an LSTM each way) of random weights, ResNet-50 and MobileNetV2 likewise. Programs
 take turns on the same numbers, as in `bench/yardstick`, whose programs these are; a time is the fastest run, of the
 processor on one thread, of the wall on more. Behind each time stands the least cosine of the rows of its result to those of
-PyTorch in f32, and how many rows have their largest number where that has it (of embeddings: the same nearest row). The last
-column is RLX's time over that of the fastest peer on the line, below 1 where RLX is ahead. What quantization needs once is
-kept in the cache; a first run takes some minutes more for it. After --minutes no case begins, and those left out are named.
+PyTorch in f32, and how many rows have their largest number where that has it (of embeddings: the same nearest row). The next
+column is RLX's time over that of the fastest peer on the line, below 1 where RLX is ahead. The last is peak memory in MiB
+above what each process had before the case, weights and compiling included, in the order of the columns: RLX, OpenVINO, ONNX
+Runtime, PyTorch; of RLX, what its compiled graph holds stands in brackets: weights as they are kept, and arenas. The rest are
+f32 weights, read from a file or drawn. What quantization needs once is kept in the cache; a first run takes some minutes more
+for it. After --minutes no case begins, and those left out are named.
 """
 
 import argparse
@@ -39,8 +42,8 @@ LINES = {
     "int8": [("int8", ["onnxruntime", "onnxruntime-fused", "openvino", "pytorch"])],
 }
 REFERENCE = ("f32", "pytorch")
-HEADER = """| network | threads | in | RLX ms | OpenVINO | ONNX Runtime | PyTorch | RLX / best peer |
-|---|---|---|---|---|---|---|---|"""
+HEADER = """| network | threads | in | RLX ms | OpenVINO | ONNX Runtime | PyTorch | RLX / best peer | peak MiB |
+|---|---|---|---|---|---|---|---|---|"""
 
 
 def suite_of(case):
@@ -95,20 +98,32 @@ def cell(milliseconds, agreement):
     return f"{milliseconds:.3g} ({agreement['cosine']:.5f}{top1})"
 
 
+def peaks(answers):
+    """The largest of what each program says of its memory, one text: "-" for who says nothing."""
+
+    def most(given, what):
+        return max((a[what] for a in given if a.get(what) is not None), default=None)
+
+    known = [(most(given, "peak_mib"), most(given, "held_mib")) for given in answers]
+    texts = ["-" if peak is None else f"{peak:.0f}" + (f" ({held:.0f})" if held is not None else "") for peak, held in known]
+    return ", ".join(texts) if any(peak for peak, _ in known) else ""
+
+
 def lines_of(case, threads, answers, failed, agreement):
     """The case's lines of the table."""
     lines = []
     for line in LINES:
         times = {name: min(t for a in given for t in report.times_of(a, threads))
                  for (of, name), given in answers.items() if of == line and given and (of, name) not in failed}  # fmt: skip
-        columns = {}
+        columns, given = {}, []
         for column, names in {"rlx": ["rlx"], "openvino": ["openvino"], "onnxruntime": ["onnxruntime", "onnxruntime-fused"], "pytorch": ["pytorch"]}.items():
             best = min((n for n in names if n in times), key=times.get, default=None)
             columns[column] = (times[best], agreement.get((line, best))) if best else (None, None)
+            given.append(answers[line, best] if best else [])
         others = [ms for column, (ms, _) in columns.items() if column != "rlx" and ms is not None]
         ours = columns["rlx"][0]
         ratio = f"{ours / min(others):.2f}" if ours is not None and others else ""
-        cells = [case, str(threads), line, *(cell(*value) for value in columns.values()), ratio]
+        cells = [case, str(threads), line, *(cell(*value) for value in columns.values()), ratio, peaks(given)]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 

@@ -97,6 +97,9 @@ constexpr PrecisionOfOp kPrecisions[] = {
     {"binary_cross_entropy_with_logits", kFull},
     {"huber", kFull},
     {"kl_divergence", kFull},
+    // Element-wise or moves, but of other numbers where the dtype is another.
+    {"complex", kFull},
+    {"bitcast", kFull},
     // Neither element-wise nor plain moves, and as good in few digits.
     {"dropout", kFollows},
     {"pool", kFollows},

@@ -490,10 +490,10 @@ class SampledInstructions(unittest.TestCase):
 
 
 class ReducedPrecision(unittest.TestCase):
-    ANSWERS = {("f32", "rlx"): [{"times_ms": [9], "cpu_ms": [4.0]}, {"times_ms": [9], "cpu_ms": [3.0]}],
+    ANSWERS = {("f32", "rlx"): [{"times_ms": [9], "cpu_ms": [4.0], "peak_mib": 30.4}, {"times_ms": [9], "cpu_ms": [3.0], "peak_mib": 31.6, "held_mib": 7.2}],
                ("f32", "onnxruntime"): [{"times_ms": [9], "cpu_ms": [6.0]}],
                ("f32", "onnxruntime-fused"): [{"times_ms": [9], "cpu_ms": [5.0]}],
-               ("f32", "pytorch"): [{"times_ms": [9], "cpu_ms": [8.0]}],
+               ("f32", "pytorch"): [{"times_ms": [9], "cpu_ms": [8.0], "peak_mib": 70.0}],
                ("bf16", "rlx"): [{"times_ms": [2.0], "cpu_ms": [2.0]}],
                ("bf16", "openvino"): [{"times_ms": [1.0], "cpu_ms": [1.0]}],
                ("int8", "rlx"): [{"times_ms": [1.0], "cpu_ms": [1.0]}], ("int8", "pytorch"): []}  # fmt: skip
@@ -501,9 +501,9 @@ class ReducedPrecision(unittest.TestCase):
     def test_the_lines_of_a_case(self):
         agreement = {("f32", "rlx"): {"cosine": 1.0, "top1": None}, ("bf16", "openvino"): {"cosine": 0.9998, "top1": 0.96875}}
         lines = narrow.lines_of("minilm_1x16", 1, self.ANSWERS, {("int8", "pytorch"): "why"}, agreement)
-        self.assertEqual(lines, ["| minilm_1x16 | 1 | f32 | 3 (1.00000) |  | 5 | 8 | 0.60 |",
-                                 "| minilm_1x16 | 1 | bf16 | 2 | 1 (0.99980, 97 %) |  |  | 2.00 |",
-                                 "| minilm_1x16 | 1 | int8 | 1 |  |  |  |  |"])  # fmt: skip
+        self.assertEqual(lines, ["| minilm_1x16 | 1 | f32 | 3 (1.00000) |  | 5 | 8 | 0.60 | 32 (7), -, -, 70 |",
+                                 "| minilm_1x16 | 1 | bf16 | 2 | 1 (0.99980, 97 %) |  |  | 2.00 |  |",
+                                 "| minilm_1x16 | 1 | int8 | 1 |  |  |  |  |  |"])  # fmt: skip
         for line in lines:
             self.assertEqual(line.count("|"), narrow.HEADER.splitlines()[0].count("|"), line)
         self.assertIn("| f32 | 9 |", narrow.lines_of("minilm_1x16", 2, self.ANSWERS, {}, {})[0])  # the wall

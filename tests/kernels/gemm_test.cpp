@@ -565,6 +565,54 @@ TEST_CASE("a product gives the same bits each time and on any number of threads"
   }
 }
 
+TEST_CASE("sums in pieces of k have the bits that they have in one, and are right") {
+  // Beside so many columns the sums of a piece would not stay in a cache, and k is one piece.
+  const int64_t m = 160, n = 100, wide = 6592, k = 1100;
+  std::mt19937 random(8);
+  Operand x(f32, m * k, random), w(f32, k * wide), bias(f32, wide, random), residual(f32, m * wide, random);
+  auto *rows = static_cast<float*>(x.data()), *columns = static_cast<float*>(w.data());
+  std::fill_n(rows + 3 * k, k, 0.0f), rows[3 * k + 500] = 0.7f;  // a row with one number
+  rows[40 * k + 5] = 1e30f;                                      // beyond what terms hold, in the first piece
+  rows[70 * k + k - 1] = 1e30f;                                  // and in the last
+  const Operand numbers(f32, k * n, random);
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t j = 0; j < n; ++j) columns[i * wide + j] = static_cast<float>(numbers[i * n + j]);
+  const auto product = [&](int64_t outputs, int threads, const Epilogue& epilogue, std::string& strategy) {
+    WeightsSpec weights;
+    weights.k = k, weights.n = outputs, weights.k_stride = wide, weights.n_stride = 1, weights.threads = threads;
+    GemmSpec shape;
+    shape.m = m, shape.x_stride = k, shape.y_stride = shape.residual_stride = wide, shape.threads = threads;
+    shape.epilogue = epilogue;
+    const PreparedGemm prepared = PackedWeights::pack(weights, w.data())->prepare(shape);
+    std::vector<float> y(static_cast<size_t>(m * wide));
+    Scratch scratch(prepared.scratch_bytes());
+    prepared.run({x.data(), y.data(), bias.data(), residual.data()}, scratch.aligned(), ThreadPool::shared());
+    CHECK(scratch.intact());
+    strategy = prepared.strategy();
+    return y;
+  };
+  const auto has = [](const std::string& text, const char* words) { return text.find(words) != std::string::npos; };
+  Epilogue whole;
+  whole.bias = true, whole.activation = Activation::gelu_tanh, whole.residual = Residual::separate;
+  int compared = 0;  // of caches that hold the rows, on a processor with tiles
+  for (const Epilogue& epilogue : {Epilogue(), whole})
+    for (int threads : {1, 3}) {
+      std::string pieces, one;
+      const std::vector<float> y = product(n, threads, epilogue, pieces), wanted = product(wide, 1, epilogue, one);
+      if (!has(pieces, "2 pieces of k") || !has(one, "columns split") || has(one, "pieces")) continue;
+      size_t differing = 0;
+      for (int64_t i = 0; i < m; ++i)
+        differing += std::memcmp(&y[static_cast<size_t>(i * wide)], &wanted[static_cast<size_t>(i * wide)],
+                                 static_cast<size_t>(n) * sizeof(float)) != 0;
+      CHECK(differing == 0);
+      ++compared;
+    }
+  MESSAGE(compared, " products compared bit by bit");
+  for (int64_t rows_of : {30, 64, 100, 128, 192})
+    for (int64_t depth : {1025, 2048, 3000})
+      check({.m = rows_of, .n = 70, .k = depth, .epilogue = whole, .threads = static_cast<int>(rows_of % 3) + 1});
+}
+
 TEST_CASE("one prepared product serves several threads at once") {
   std::mt19937 random(4);
   const int64_t m = 20, n = 100, k = 64;

@@ -93,6 +93,7 @@ TEST_CASE("tasks cover a product: none is empty, one thread divides no columns, 
     CHECK(s.packs_together == (s.piece_panels > 0));
     if (s.packs_rows_per_thread || s.splits_columns || s.transposes_sums) CHECK(s.rows_first);
     if (s.kernel != ProductKernel::bf16_tiles) CHECK(!s.rows_first);
+    CHECK((s.k_pieces == 1 || (s.splits_columns && s.k_pieces == (p.k + kPieceTerms - 1) / kPieceTerms)));
     if (s.kernel != ProductKernel::ozaki_splits) CHECK(!s.shares_rows);
     // A larger cache holds more rows, and never needs more tasks of one thread.
     ProductProblem alone = p;

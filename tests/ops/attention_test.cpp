@@ -36,6 +36,16 @@ TEST_CASE("causal attention counts positions from the end of the keys") {
                  3.8191571680958045, 2.779577554617497, 3.7795775546174974, 3.660476901346686, 4.660476901346686,
                  3.2611370549982612, 4.261137054998261}) == "");
 }
+TEST_CASE("a query with a NaN gives NaN, also where masked keys follow those that it sees") {
+  Numbers q = kQ;
+  q.values[0] = kNaN;
+  const AttentionAttrs causal = grouped([](auto& a) { a.causal = true; });
+  CHECK(mismatch_of_floats([&](Values v) { return attention(v[0], v[1], v[2], causal); }, {q, kK, kV},
+                           {{{1, 3, 4},
+                             {kNaN, kNaN, 1.2916404999872386, 2.2916404999872384, 2.819157168095804, 3.8191571680958045,
+                              2.779577554617497, 3.7795775546174974, 3.660476901346686, 4.660476901346686,
+                              3.2611370549982612, 4.261137054998261}}}) == "");
+}
 TEST_CASE("a window reaches to both sides, and with causal to one") {
   CHECK(attends(grouped([](auto& a) { a.window = 1; }),
                 {3, 4, 3.6428071395709845, 4.6428071395709845, 4.1081472624971624, 5.108147262497163, 4.87242267519811,

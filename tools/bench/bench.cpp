@@ -85,11 +85,12 @@ Bench::Bench(CLI::App& app) : cases(app, "CASE", "what to time; see below") {
       R"(A name without a prefix is minilm's: 1x16. mlp, cnn and tfenc are the training cases, which are then printed as
 train_mlp_epoch, train_cnn_epoch and train_tfenc_step. Each case runs three times to warm up, then is timed. It prints
   {"peer": "ours", "case": ..., "threads": T, "times_ms": [...], "cpu_ms": [...], "first_ms": ...,
-   "first_cpu_ms": ..., "head": [...], "peak_mib": ...}
+   "first_cpu_ms": ..., "head": [...], "peak_mib": ..., "held_mib": ...}
 cpu_ms: processor time of all threads; first_ms: building the graph, compiling, binding and the first run, with the
 weights in memory; head: the first 8 numbers of the result; peak_mib: memory above what the process had before the case,
-arrays and weights included (Linux). Where a run takes microseconds, a time is the mean of as many as take 0.2 ms. The
-arrays are those of numpy.random.default_rng(0). `bench/yardstick` runs this program and its peers in turn.
+arrays and weights included (Linux); held_mib: of it the compiled graph's packed weights and arenas. Where a run takes
+microseconds, a time is the mean of as many as take 0.2 ms. The arrays are those of
+numpy.random.default_rng(0). `bench/yardstick` runs this program and its peers in turn.
 
 Examples:
   rlx bench --threads 2 --model all-MiniLM-L6-v2 1x16 32x128
@@ -148,7 +149,8 @@ BenchRun compiled_run(const BenchCase& c, const Session& session, const CompileO
             for (size_t i = 0; i < c.inputs.size(); ++i)
               inputs.emplace_back(compiled->signature().inputs[i].name, c.inputs[i]);
             return compiled->profile(inputs);
-          }};
+          },
+          [compiled] { return compiled->memory_bytes(); }};
 }
 
 /// The steps of a case, each with the fastest of so many runs.
@@ -174,7 +176,7 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
   const double first_cpu_begin = cpu_ms();
   const Tick begin = Tick::now();
   std::vector<Tensor> result;
-  const auto [run, profile] =
+  const auto [run, profile, held_bytes] =
       c.start ? c.start(c, session, result) : compiled_run(c, session, compile, *execution, result);
   run();
   const Tick first_end = Tick::now();
@@ -206,6 +208,7 @@ void Bench::measure(BenchCase& c, double resident_kib) const {
   std::string memory;
   if (const double peak = memory_kib("VmHWM:"); peak > 0)
     memory = text_of(", \"peak_mib\": ", fixed_text((peak - resident_kib) / 1024, 1));
+  if (held_bytes) memory += text_of(", \"held_mib\": ", fixed_text(static_cast<double>(held_bytes()) / (1 << 20), 1));
   write_out(text_of("{\"peer\": \"ours\", \"case\": ", json_text(c.name), ", \"threads\": ", threads,
                     ", \"times_ms\": ", json_list(wall, ms_text), ", \"cpu_ms\": ", json_list(cpu, ms_text),
                     ", \"first_ms\": ", ms_text(first_ms), ", \"first_cpu_ms\": ", ms_text(first_cpu_ms),

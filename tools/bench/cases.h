@@ -11,10 +11,11 @@
 
 namespace rlx::tools {
 
-/// What is timed, and its steps if they can be told apart.
+/// What is timed, its steps if they can be told apart, and the bytes of its compiled graph.
 struct BenchRun {
   std::function<void()> run;
   std::function<Profile()> profile = {};
+  std::function<size_t()> held_bytes = {};
 };
 
 struct BenchCase {

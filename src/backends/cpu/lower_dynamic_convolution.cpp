@@ -93,8 +93,10 @@ class DynamicConvolutionStep final : public Step {
       const double work_ns = static_cast<double>(images * out * conv_.weights.k) * int8_multiply_ns(conv_.weights.isa);
       for_ranges(args, images * groups * blocks_of_image * ranges_, 1, work_ns,
                  [&](int64_t begin, int64_t end, int64_t task) {
+                   const int64_t items = images * groups * blocks_of_image;
                    for (int64_t i = begin; i < end; ++i) {
-                     const int64_t range = i % ranges_, item = i / ranges_;
+                     const int64_t range = divides_channels_ ? i / items : i % ranges_;
+                     const int64_t item = divides_channels_ ? i % items : i / ranges_;
                      const int64_t image = item / blocks_of_image / groups, at = (first + image) * out;
                      kernels::ConvolutionBlock b{};
                      b.values = values + image_bytes_ * static_cast<size_t>(image), b.scale = scale_of(image);
@@ -118,12 +120,41 @@ class DynamicConvolutionStep final : public Step {
     const int64_t most = std::max<int64_t>(1, conv_.inputs() * conv_.shape.in_channels / 4096);
     tasks_ = std::clamp<int64_t>(divided_up(wanted, images_), 1, most);
     const auto items = [&] { return std::max<int64_t>(1, images_ * conv_.shape.groups * conv_.blocks()); };
-    while (items() < wanted && conv_.rows_at_once > 2 * kernels::kQuantizedRows)
-      conv_.rows_at_once -= kernels::kQuantizedRows;
     const int64_t columns = divided_up(std::max<int64_t>(1, n), DynamicProduct::kColumns);
-    const int64_t ranges = std::clamp<int64_t>(divided_up(wanted, items()), 1, columns);
+    // Tiles read images in place. So with more channels than pixels each thread takes a range of channels, and the
+    // weights are read once.
+    divides_channels_ = conv_.by_tiles && threads_ > 1 && columns >= threads_ && n > images_ * conv_.outputs();
+    if (conv_.by_tiles && threads_ > 1 && !divides_channels_) {
+      even_out();
+    } else if (!divides_channels_) {
+      while (items() < wanted && conv_.rows_at_once > 2 * kernels::kQuantizedRows)
+        conv_.rows_at_once -= kernels::kQuantizedRows;
+    }
+    const int64_t wanted_ranges = divides_channels_ ? threads_ : divided_up(wanted, items());
+    const int64_t ranges = std::clamp<int64_t>(wanted_ranges, 1, columns);
     range_columns_ = divided_up(columns, ranges) * DynamicProduct::kColumns;
     ranges_ = std::max<int64_t>(1, divided_up(n, range_columns_));
+  }
+  /// Makes blocks of such a size that no thread has much more rows than another: the last block of an image is smaller,
+  /// and for_ranges() deals out blocks by their number. Larger blocks are better, where there is a choice.
+  void even_out() {
+    const int64_t largest = conv_.rows_at_once;
+    int64_t best = largest, least = INT64_MAX;
+    for (int64_t rows = largest; rows >= 2 * kernels::kQuantizedRows; rows -= kernels::kQuantizedRows) {
+      conv_.rows_at_once = rows;
+      const int64_t blocks = conv_.blocks(), items = images_ * conv_.shape.groups * blocks,
+                    of_image = conv_.tile_rows();
+      const int64_t tasks = std::min<int64_t>(threads_, items);
+      int64_t most = 0;
+      for (int64_t task = 0; task < tasks; ++task) {
+        int64_t load = 0;
+        for (int64_t i = items * task / tasks; i < items * (task + 1) / tasks; ++i)
+          load += std::min(rows, of_image - i % blocks * rows);
+        most = std::max(most, load);
+      }
+      if (most < least - least / 32) least = most, best = rows;
+    }
+    conv_.rows_at_once = best;
   }
   size_t weights_bytes() const { return packed_ ? 0 : aligned(kernels::convolution_weights_bytes(conv_)); }
   size_t packing_bytes() const { return packed_ ? 0 : weights_bytes() + kernels::convolution_packing_bytes(conv_); }
@@ -142,6 +173,7 @@ class DynamicConvolutionStep final : public Step {
   int64_t images_ = 1;                                    // at once
   int64_t tasks_ = 1;                                     // in which an image is quantized
   int64_t ranges_ = 1, range_columns_ = 1;                // of output channels of a group
+  bool divides_channels_ = false;                         // among threads, each with all rows
   std::shared_ptr<const kernels::AlignedMemory> packed_;  // null: the weights are not bound
 };
 

@@ -105,8 +105,11 @@ class DynamicProductStep final : public Step {
   // A thread quantizes so many rows at a time, so that scratch memory does not grow with x.
   static constexpr int64_t kRowsAtOnce = 192;
 
-  /// With few rows, the columns are divided, and all threads read the same quantized rows.
-  bool divides_rows() const { return product_.rows >= 64 * threads_; }
+  /// With few rows, or many columns beside them, the columns are divided, and all threads read the same quantized rows:
+  /// each weight is then read once.
+  bool divides_rows() const {
+    return product_.rows >= 64 * threads_ && (threads_ == 1 || product_.w.n <= 2 * product_.rows);
+  }
   int64_t pieces() const { return divides_rows() ? threads_ : 1; }
   size_t quantized_bytes() const {
     return kernels::quantized_rows_bytes(product_.w, divides_rows() ? kRowsAtOnce : product_.rows);

@@ -123,8 +123,14 @@ void divide_tiles(ProductStrategy& s, const ProductProblem& p, const ProductTarg
   const int threads = s.product_per_thread ? 1 : p.threads;
   const int64_t row_blocks = divided_up(p.m, kBlockRows), column_blocks = divided_up(p.n, kTiledColumns);
   const int64_t in_cache = row_blocks_in_cache(p, t);
-  s.rows_first =
-      row_blocks <= in_cache || (splits_columns(p) && row_blocks * pair_bytes(p) <= left_bytes_while_splitting(t));
+  // In pieces along k, a piece of the packed rows stays in the cache, and so does one of the columns that are split
+  // beside it. The sums of the pieces before are read and written once more.
+  constexpr int64_t kMaxSums_bytes = 4 << 20;
+  if (splits_columns(p) && row_blocks * column_blocks * kBlockRows * kTiledColumns * 4 <= kMaxSums_bytes)
+    s.k_pieces = divided_up(p.k, kPieceTerms);
+  const int64_t rows_at_once = row_blocks * pair_bytes(p) / p.k * (s.k_pieces > 1 ? kPieceTerms : p.k);
+  s.rows_first = row_blocks <= in_cache || (splits_columns(p) && rows_at_once <= left_bytes_while_splitting(t));
+  if (!s.rows_first) s.k_pieces = 1;
   if (s.rows_first) {
     s.row_tasks = 1;
     s.column_tasks = threads == 1 ? 1 : std::min<int64_t>(column_blocks, kTasksPerThread * threads);
@@ -241,6 +247,7 @@ std::string ProductStrategy::text() const {
   add(rows_first, packs_rows_per_thread ? "rows packed first, by each thread" : "rows packed first");
   add(kernel == ProductKernel::bf16_tiles && !rows_first, "columns packed first");
   add(splits_columns, "columns split during products");
+  add(k_pieces > 1, text_of(k_pieces, " pieces of k"));
   add(transposes_sums, "sums transposed");
   add(shares_rows, "rows split first");
   if (product_per_thread) how += ", one product a task";

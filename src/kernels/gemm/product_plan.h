@@ -58,6 +58,9 @@ enum class ProductKernel : uint8_t {
 };
 std::string_view name_of(ProductKernel kernel);
 
+/// The terms of a piece along k. Sums are the sums of partial sums over so many, whether in one piece or in several.
+inline constexpr int64_t kPieceTerms = kSumTileSteps * kTileFloats;
+
 /// A kernel, and how it divides the product: row_tasks times column_tasks tasks for each product of a batch.
 struct ProductStrategy {
   ProductKernel kernel = ProductKernel::multiply_adds;
@@ -74,6 +77,7 @@ struct ProductStrategy {
   // Matrix tiles of bf16 terms.
   bool rows_first = false;             ///< the rows are packed first, and tasks divide the columns
   bool splits_columns = false;         ///< rows first; columns are split into terms while the tiles multiply
+  int64_t k_pieces = 1;                ///< splits columns: pieces of kPieceTerms along k, all columns for each piece
   bool transposes_sums = false;        ///< rows first; columns are the left operand, and the sums are transposed
   bool packs_rows_per_thread = false;  ///< rows first; each thread packs them for itself
 

@@ -195,9 +195,8 @@ DynamicConvolution::DynamicConvolution(const ConvolutionArgs& args, bool are_cha
 
 int64_t DynamicConvolution::inputs() const { return product_of(shape.in_dims, shape.spatial); }
 int64_t DynamicConvolution::outputs() const { return product_of(shape.out_dims, shape.spatial); }
-int64_t DynamicConvolution::blocks() const {
-  return divided_up(by_tiles ? static_cast<int64_t>(image.tiles().size()) * 16 : outputs(), rows_at_once);
-}
+int64_t DynamicConvolution::tile_rows() const { return static_cast<int64_t>(image.tiles().size()) * 16; }
+int64_t DynamicConvolution::blocks() const { return divided_up(by_tiles ? tile_rows() : outputs(), rows_at_once); }
 int64_t DynamicConvolution::pieces() const { return by_tiles && !image.reads_x() ? image.rows() : inputs(); }
 
 bool DynamicConvolution::reads_in_place() const {

@@ -36,10 +36,11 @@ struct DynamicConvolution {
                      Int8DotIsa isa = best_int8_dot_isa());
 
   int64_t channels() const { return shape.in_channels / shape.groups; }
-  int64_t inputs() const;   ///< pixels of an image of x
-  int64_t outputs() const;  ///< pixels of an image of y
-  int64_t blocks() const;   ///< blocks of outputs of an image
-  int64_t pieces() const;   ///< in which an image may be quantized
+  int64_t inputs() const;     ///< pixels of an image of x
+  int64_t outputs() const;    ///< pixels of an image of y
+  int64_t blocks() const;     ///< blocks of outputs of an image
+  int64_t tile_rows() const;  ///< by tiles: rows of an image, which blocks divide
+  int64_t pieces() const;     ///< in which an image may be quantized
   /// Whether the quantized image itself is the left operand of the product, so that no rows are copied: with one tap,
   /// stride 1, no padding, one group and an even number of channels, where products are computed by `pairs`.
   bool reads_in_place() const;

@@ -360,12 +360,14 @@ HWY_INLINE V GeluErf(D d, V x) {
   if constexpr (sizeof(T) == 8) {
     return lane_by_lane(d, x, [](double v) { return v * 0.5 * std::erfc(v * -0.70710678118654752440); });
   } else {
-    // Only the absolute error of Phi matters: the result is multiplied by x and added to numbers around 1. In f32 the
-    // result is 0 below -27; clamping x there avoids infinity times 0.
-    x = hn::Max(hn::Set(d, -27.0f), x);
+    // Only the absolute error of Phi matters: the result is multiplied by x and added to numbers around 1. gelu of
+    // -infinity is NaN, as -infinity * Phi(-infinity) is, and 0 of what is less than some -14.
 #if HWY_TARGET == HWY_AVX3
     return hn::MulAdd(x, hn::CopySign(half_erf_by_table(d, hn::Abs(x)), x), hn::Mul(x, hn::Set(d, 0.5f)));
 #else
+    // The least Phi is 2^-126, so x is clamped; the difference is 0, but NaN where x is -infinity.
+    const V below = hn::Min(x, hn::Zero(d)), undefined = hn::Sub(below, below);
+    x = hn::Max(hn::Set(d, -27.0f), x);
     // Phi(-a) = 2^(a R(a) - 1) with one polynomial R for all a; the absolute error of erfc is 2^-29.
     V a = hn::Mul(hn::Abs(x), hn::Set(d, 0x1.6a09e6p-1f));
     V r = polynomial(d, hn::Min(hn::Set(d, 3.95f), a), hn::Set(d, -0x1.a0be88p+0f), hn::Set(d, -0x1.d63e26p-1f),
@@ -375,7 +377,7 @@ HWY_INLINE V GeluErf(D d, V x) {
     V y = hn::MulAdd(a, r, hn::Set(d, -1.0f));
     V q = exp2_not_positive(d, hn::Max(hn::Set(d, -126.0f), y));
     V phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), q, hn::Sub(hn::Set(d, 1.0f), q));
-    return hn::Mul(x, phi);
+    return hn::MulAdd(x, phi, undefined);
 #endif
   }
 }

@@ -231,7 +231,7 @@ Tensor attention_of(Tensors in, const AttentionAttrs& a) {
       if (a.window && std::abs(j - place) > *a.window) score = -INFINITY;
       if (a.mask == AttentionMask::key_padding && !(mask->padding_at(b, j) >= 0.5)) score = -INFINITY;
       s[size_t(j)] = score;
-      if (!(score <= max)) max = score;
+      if (!(score <= max) && !std::isnan(max)) max = score;  // NaN stays, though masked keys follow
     }
     if (max == -INFINITY) return;  // no key: zeros
     for (double& score : s) sum += score = std::exp(score - max);

@@ -1,6 +1,7 @@
 // See the header. Scratch memory: the packed operand that all threads read, followed by the Values of its blocks; then
 // for each thread a slot with what it packs itself (followed by Values too), a block of sums, memory for a block of the
-// fp32 fallback and, if each thread packs the rows for itself, the packed rows.
+// fp32 fallback and, if each thread packs the rows for itself, the packed rows; last, with several pieces of k, the
+// sums so far.
 #include "kernels/gemm/amx/amx_gemm.h"
 
 #include <algorithm>
@@ -25,6 +26,14 @@ bool has_single(const int32_t (&singles)[2 * kTileRows]) {
   return std::any_of(std::begin(singles), std::end(singles), [](int32_t at) { return at >= 0; });
 }
 
+/// Adds the sums of a piece of k and those of the pieces before it, to where the first (`to_sums`) or the last stand.
+void add_sums(float* so_far, int64_t rows, bool to_sums, float* sums, int64_t stride) {
+  for (int64_t i = 0; i < rows; ++i, so_far += kTiledColumns, sums += stride) {
+    float* const to = to_sums ? sums : so_far;
+    for (int64_t j = 0; j < kTiledColumns; ++j) to[j] = so_far[j] + sums[j];
+  }
+}
+
 /// sums[i] = x * (element p along k of row `first` + i), of `count` rows that are not in pairs: bf16 is packed in pairs
 /// beside bf16 alone, whose rows have no `singles`.
 void multiply_rows_at(const TileSource& s, int64_t p, float x, int64_t first, int64_t count, float* sums) {
@@ -47,13 +56,16 @@ TiledProduct::TiledProduct(const BlockProduct& b, const ProductStrategy& strateg
       pair_bytes_(2 * tiled_bytes(k_, form_)), row_blocks_(divided_up(m_, kBlockRows)),
       column_blocks_(divided_up(n_, kTiledColumns)), rows_first_(strategy.rows_first), splits_(strategy.splits_columns),
       transposes_(strategy.transposes_sums), packs_per_thread_(strategy.packs_rows_per_thread),
-      row_tasks_(strategy.row_tasks), column_tasks_(strategy.column_tasks) {
+      row_tasks_(strategy.row_tasks), column_tasks_(strategy.column_tasks), k_pieces_(strategy.k_pieces) {
   const bool whole_steps = form_ == TileForm::one && k_ % kTileFloats == 0 && !transposes_;
   reads_rows_ = whole_steps && b.lhs.col_stride == 1;
   reads_columns_ = whole_steps && rows_first_ && b.packed;
   if (rows_first_) {
     shared_bytes_ = row_blocks_ * pair_bytes_ + values_bytes(row_blocks_);
-    packed_bytes_ = splits_ ? TiledColumns::bytes(k_, row_blocks_) : pair_bytes_ + (transposes_ ? kSumsBytes : 0);
+    packed_bytes_ = splits_ ? TiledColumns::bytes(k_pieces_ > 1 ? kPieceTerms : k_, row_blocks_)
+                            : pair_bytes_ + (transposes_ ? kSumsBytes : 0);
+    if (k_pieces_ > 1)
+      so_far_bytes_ = aligned(column_blocks_ * (row_blocks_ * kSumsBytes + static_cast<int64_t>(sizeof(float))));
   } else {
     shared_bytes_ = column_blocks_ * pair_bytes_ + values_bytes(column_blocks_);
     const int64_t max_blocks = divided_up(row_blocks_, row_tasks_);
@@ -186,16 +198,19 @@ void TiledProduct::run(const BlockProduct& b, void* scratch, ThreadPool& pool) c
   if (!packs_per_thread_)
     pool.parallel_for(threads_, shared_blocks(), [&](int64_t block) { pack_shared(b, block, shared); });
   bool has_packed[ThreadPool::kMaxWorkers + 1] = {};
-  pool.parallel_for(threads_, row_tasks_ * column_tasks_, [&](int64_t task, int slot_number) {
-    char* const slot = shared + (packs_per_thread_ ? 0 : shared_bytes_) + slot_number * slot_bytes_;
-    char* const packed = packs_per_thread_ ? slot + slot_bytes_ - shared_bytes_ : shared;
-    if (packs_per_thread_ && !std::exchange(has_packed[slot_number], true))
-      for (int64_t block = 0; block < shared_blocks(); ++block) pack_shared(b, block, packed);
-    const TileScope scope;
-    if (splits_) multiply_splitting(b, task, packed, slot);
-    else if (rows_first_) multiply_columns(b, task, packed, slot);
-    else multiply_rows(b, task, packed, slot);
-  });
+  auto* const sums_so_far =
+      reinterpret_cast<float*>(shared + (packs_per_thread_ ? 0 : shared_bytes_) + slot_bytes_ * threads_);
+  for (int64_t piece = 0; piece < k_pieces_; ++piece)
+    pool.parallel_for(threads_, row_tasks_ * column_tasks_, [&](int64_t task, int slot_number) {
+      char* const slot = shared + (packs_per_thread_ ? 0 : shared_bytes_) + slot_number * slot_bytes_;
+      char* const packed = packs_per_thread_ ? slot + slot_bytes_ - shared_bytes_ : shared;
+      if (packs_per_thread_ && !std::exchange(has_packed[slot_number], true))
+        for (int64_t block = 0; block < shared_blocks(); ++block) pack_shared(b, block, packed);
+      const TileScope scope;
+      if (splits_) multiply_splitting(b, task, piece, packed, slot, sums_so_far);
+      else if (rows_first_) multiply_columns(b, task, packed, slot);
+      else multiply_rows(b, task, packed, slot);
+    });
 }
 
 void TiledProduct::multiply_columns(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept {
@@ -227,23 +242,26 @@ void TiledProduct::multiply_rows(const BlockProduct& b, int64_t task, const char
   pipeline.finish();
 }
 
-ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block) const {
+ColumnBlock TiledProduct::column_block(const BlockProduct& b, int64_t block, int64_t k) const {
   ColumnBlock columns;
   for (int64_t h = 0; h < 2; ++h) {
     const int64_t tile = 2 * block + h;
     const TileSource from = right_source(b, tile);
-    columns.half[h] = {static_cast<const float*>(from.data), from.k_stride,
+    columns.half[h] = {static_cast<const float*>(from.data) + k * from.k_stride, from.k_stride,
                        std::clamp<int64_t>(n_ - tile * kTileRows, 0, kTileRows)};
   }
   return columns;
 }
 
-void TiledProduct::multiply_splitting(const BlockProduct& b, int64_t task, const char* rows,
-                                      char* slot) const noexcept {
+void TiledProduct::multiply_splitting(const BlockProduct& b, int64_t task, int64_t piece, const char* rows, char* slot,
+                                      float* sums_so_far) const noexcept {
   const int64_t begin = column_blocks_ * task / column_tasks_, end = column_blocks_ * (task + 1) / column_tasks_;
   const Values* const row_values = values_behind(rows + row_blocks_ * pair_bytes_);
-  TiledColumns columns(k_, row_blocks_, slot);
-  if (b.packed) {
+  const bool is_first = piece == 0, is_last = piece + 1 == k_pieces_;
+  const int64_t from = piece * kPieceTerms, k = is_last ? k_ - from : kPieceTerms;
+  rows += tiled_bytes(from, form_);
+  TiledColumns columns(k, row_blocks_, slot);
+  if (b.packed && k_pieces_ == 1) {
     // Panels lie in the order in which their columns are used; blocks do not begin where panels do. A thread goes on to
     // the end of its share of the tasks (ThreadPool), then probably to the same share of the next product's weights.
     const int64_t shares = std::min<int64_t>(threads_, column_tasks_), share = task * shares / column_tasks_;
@@ -255,17 +273,27 @@ void TiledProduct::multiply_splitting(const BlockProduct& b, int64_t task, const
                    {b.prefetch.data() + prefetch_bytes * share / shares,
                     b.prefetch.data() + prefetch_bytes * (share + 1) / shares});
   }
-  if (begin < end) columns.begin(column_block(b, begin));
+  if (begin < end) columns.begin(column_block(b, begin, from));
   for (int64_t c = begin; c < end; ++c, columns.advance()) {
-    if (c + 1 < end) columns.set_next(column_block(b, c + 1));
+    if (c + 1 < end) columns.set_next(column_block(b, c + 1, from));
     else columns.set_no_next();
     float column_min = 0;
     for (int64_t r = 0; r < row_blocks_; ++r) {
       const OutputBlock out = output_block(b, r * kBlockRows, c * kTiledColumns, slot);
+      float* const so_far = sums_so_far + (c * row_blocks_ + r) * kBlockRows * kTiledColumns;
       const char* const upper = rows + r * pair_bytes_;
-      columns.multiply(upper, out.rows > kTileRows ? upper + pair_bytes_ / 2 : nullptr, out.sums, out.stride);
-      if (r == 0) column_min = columns.min_magnitude();
-      store_output(b, out, row_values[r], column_min, slot);
+      const bool is_partial = is_first && !is_last;
+      columns.multiply(upper, out.rows > kTileRows ? upper + pair_bytes_ / 2 : nullptr, is_partial ? so_far : out.sums,
+                       is_partial ? kTiledColumns : out.stride);
+      if (r == 0) {
+        column_min = columns.min_magnitude();
+        if (k_pieces_ > 1) {
+          float& least = minima_behind(sums_so_far)[c];
+          least = column_min = is_first ? column_min : std::min(least, column_min);
+        }
+      }
+      if (!is_first) add_sums(so_far, out.rows, is_last, out.sums, out.stride);
+      if (is_last) store_output(b, out, row_values[r], column_min, slot);
     }
   }
 }

@@ -26,7 +26,7 @@ class TiledProduct {
   TiledProduct(const BlockProduct& block, const ProductStrategy& strategy, int threads);
 
   size_t scratch_bytes() const {
-    return static_cast<size_t>((packs_per_thread_ ? 0 : shared_bytes_) + slot_bytes_ * threads_);
+    return static_cast<size_t>((packs_per_thread_ ? 0 : shared_bytes_) + slot_bytes_ * threads_ + so_far_bytes_);
   }
   /// `block` is the whole product, with its operands.
   void run(const BlockProduct& block, void* scratch, ThreadPool& pool) const noexcept;
@@ -96,8 +96,16 @@ class TiledProduct {
   /// One task: some columns by all rows, which are packed. The columns are packed block by block, before they are
   /// multiplied or, in multiply_splitting(), while the block before is.
   void multiply_columns(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept;
-  void multiply_splitting(const BlockProduct& b, int64_t task, const char* rows, char* slot) const noexcept;
-  ColumnBlock column_block(const BlockProduct& b, int64_t block) const;
+  /// `piece` of k; the sums of pieces before the last are kept in `sums_so_far`.
+  void multiply_splitting(const BlockProduct& b, int64_t task, int64_t piece, const char* rows, char* slot,
+                          float* sums_so_far) const noexcept;
+  /// From element `k` of its columns on.
+  ColumnBlock column_block(const BlockProduct& b, int64_t block, int64_t k) const;
+  /// What of a block of columns is known of the pieces so far: behind the sums, which have the columns' blocks one
+  /// after the other, of all rows each.
+  float* minima_behind(float* sums_so_far) const {
+    return sums_so_far + row_blocks_ * column_blocks_ * 2 * kTileRows * kTiledColumns;
+  }
   /// Applies the epilogue to a block's sums and writes y. Before that, if the values are out of split range, all sums
   /// are computed by multiply-adds; else those of rows with only one number are computed by multiplications.
   void store_output(const BlockProduct& b, const OutputBlock& out, const Values& rows, float column_min,
@@ -115,6 +123,7 @@ class TiledProduct {
   bool rows_first_, splits_, transposes_, packs_per_thread_;  // see ProductStrategy
   bool reads_rows_, reads_columns_;                           // tiles of bf16 are loaded from x, from packed weights
   int64_t row_tasks_, column_tasks_;
+  int64_t k_pieces_, so_far_bytes_ = 0;  // with several: sums of the pieces so far, and minimum magnitudes of columns
   int64_t shared_bytes_, slot_bytes_, packed_bytes_, pipeline_bytes_;
 };
 
