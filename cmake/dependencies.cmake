@@ -71,18 +71,6 @@ if(RLX_HWY_STATIC)
   endif()
 endif()
 
-# Highway's emulation of vectors as one more target, which needs no instructions but those of every x86-64. GCC before
-# 12.3 miscompiles it (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=106322), and Highway then takes another one, whose
-# vectors have one element, for which these kernels are not written.
-if(RLX_SCALAR)
-  if(RLX_HWY_STATIC OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    message(FATAL_ERROR "RLX_SCALAR adds a target to those among which one is chosen at run time: on x86-64, and without RLX_HWY_STATIC")
-  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12.3)
-    message(FATAL_ERROR "RLX_SCALAR: GCC ${CMAKE_CXX_COMPILER_VERSION} miscompiles Highway's scalar code (GCC bug 106322); take clang or GCC 12.3 or later")
-  endif()
-  target_compile_definitions(rlx_dependencies INTERFACE HWY_COMPILE_ALL_ATTAINABLE "HWY_DISABLED_TARGETS=(HWY_SCALAR|HWY_SSSE3|HWY_AVX3_DL)")
-endif()
-
 # oneDNN 3 is optional. The wheels that scripts/deps installs lie in the local environment; one from elsewhere is
 # found through CMAKE_PREFIX_PATH. oneDNN 2 (Debian's) has another API and does not do. The thread sanitizer build is
 # without: it does not see the atomics in a library that was compiled without it, and takes its caches for races.
