@@ -63,9 +63,10 @@ std::optional<InstructionSet> limit_of(std::string_view name) {
 std::string as_given(std::string_view what, InstructionSet set) { return text_of(what, "=", name_of(set)); }
 [[noreturn]] void refuse(std::string_view what, InstructionSet set) {
   if (set == InstructionSet::scalar)
-    fail(ErrorCode::unsupported, as_given(what, set),
-         ": this build has no kernels without vector instructions; they are ",
-         "compiled with RLX_SCALAR=ON, for x86-64, by clang or by GCC from 12.3 on (docs/building.md)");
+    fail(
+        ErrorCode::unsupported, as_given(what, set),
+        ": this build has no kernels without vector instructions: Highway's emulation of vectors loses NaN in min and ",
+        "max, and GCC before 12.3 miscompiles it");
   const std::string of_process = given().empty() || what == "RLX_ISA" ? "" : text_of(" under RLX_ISA=", given());
   fail(ErrorCode::unsupported, as_given(what, set), ": this processor, or this build, has ", used_instruction_set(),
        " at most", of_process);
@@ -157,8 +158,7 @@ void apply_instruction_set_limit() {
   if (available_targets() == 0)
     fail(ErrorCode::unsupported,
          "this processor lacks instructions that this build takes for granted, SSE4.2, AES and ",
-         "PCLMULQDQ, or more in a build for one processor; RLX_SCALAR=ON compiles kernels without them "
-         "(docs/building.md)");
+         "PCLMULQDQ, or more in a build for one processor");
   const auto limit = named(given(), "RLX_ISA");
   if (!limit) return;
   static std::mutex mutex;

@@ -12,7 +12,7 @@ namespace rlx::kernels {
 
 /// A limit permits all before it of its architecture, of which a processor may lack some.
 enum class InstructionSet {
-  scalar,  ///< no vector instructions; builds have it with RLX_SCALAR=ON (docs/building.md)
+  scalar,  ///< no vector instructions: a name that no build has yet, as the error says
   // x86-64
   sse4,         ///< the least that kernels are compiled for on x86-64
   avx2,         ///< with FMA
