@@ -26,9 +26,11 @@ struct Compare {
 void Compare::run() const {
   bool packages[2] = {is_package(a), is_package(b.empty() ? a : b)};
   if (packages[0] && asks_for_numbers(compile))
-    throw UsageError("--accuracy, --compute and --batch-invariant are for graphs, and '" + a + "' is a package");
+    throw UsageError("--accuracy, --compute, --batch-invariant, --narrow and --isa are for graphs, and '" + a +
+                     "' is a package");
   if (b.empty() && !packages[0] && !asks_for_numbers(compile))
-    throw UsageError("one graph is compared with itself in f32 by --compute or --accuracy; else give two models");
+    throw UsageError(
+        "one graph is compared with itself in f32 by --compute, --accuracy or --isa; else give two models");
   if (!function.empty() && !packages[0] && !packages[1]) throw UsageError("--function is for Core ML packages");
   NamedTensors values;
   for (const std::string& path : params)

@@ -38,6 +38,11 @@ void add_accuracy_options(CLI::App& app, CompileOptions& options) {
                "a row's bits do not depend on how many rows are multiplied with it");
   app.add_flag("--narrow", options.narrow,
                "permits a device without numbers of 64 bits (coreml) to compute i64 in i32 and f64 in f32");
+  app.add_option(
+         "--isa", options.isa,
+         "the most that the CPU uses of the processor's instructions, as RLX_ISA names them: sse4, avx2, avx512, "
+         "avx512_vnni, amx; neon, neon_dot, neon_i8mm; native (default)")
+      ->type_name("NAME");
 }
 
 void add_split_options(CLI::App& app, CompileOptions& options) {
@@ -74,6 +79,7 @@ EncoderOptions::EncoderOptions(CLI::App& app) {
 std::string EncoderOptions::setting() const {
   return text_of(device, ", ", names_of(compile.accuracy)[static_cast<size_t>(compile.accuracy)],
                  compile.batch_invariant ? ", batch_invariant" : "", compile.narrow ? ", narrow" : "",
+                 compile.isa.empty() ? "" : text_of(", isa ", compile.isa),
                  compile.compute == Compute::as_f32
                      ? ""
                      : text_of(", compute ", names_of(compile.compute)[static_cast<size_t>(compile.compute)]));
@@ -81,7 +87,7 @@ std::string EncoderOptions::setting() const {
 
 bool asks_for_numbers(const CompileOptions& options) {
   return options.accuracy != Accuracy::as_f32 || options.batch_invariant || options.compute != Compute::as_f32 ||
-         options.narrow;
+         options.narrow || !options.isa.empty();
 }
 
 SentenceEncoder EncoderOptions::load() const {

@@ -38,7 +38,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, T& to,
 
 /// `--fallback LIST` and `--place PATTERN=DEVICE`, into those of `options`.
 void add_split_options(CLI::App& app, CompileOptions& options);
-/// `--accuracy A`, `--compute T`, `--batch-invariant` and `--narrow`, into those of `options`.
+/// `--accuracy A`, `--compute T`, `--batch-invariant`, `--narrow` and `--isa NAME`, into those of `options`.
 void add_accuracy_options(CLI::App& app, CompileOptions& options);
 /// Whether one of them was given another value than the default.
 bool asks_for_numbers(const CompileOptions& options);

@@ -11,7 +11,7 @@ namespace rlx::tools {
 // Options of the command line that a profile has a key for.
 constexpr std::array kOverridden = {"--device", "--target",   "--threads", "--accuracy", "--compute",
                                     "--narrow", "--fallback", "--place",   "--bound",    "--batch-invariant",
-                                    "--strict", "--context",  "--cache"};
+                                    "--strict", "--context",  "--cache",   "--isa"};
 
 ExecutionOption::ExecutionOption(CLI::App& app) : app_(app) {
   app.add_option(

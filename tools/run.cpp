@@ -157,8 +157,8 @@ CompiledGraph Run::compiled_model() const {
     return Session(Device::parse(device), {threads}).compile(execution->specialized(load_model(model)), compile);
   if (asks_for_numbers(compile) || !compile.placement.empty() || execution->is_given())
     throw UsageError(
-        "--execution, --accuracy, --compute, --batch-invariant, --narrow and --place are for `rlx compile`: '" + model +
-        "' is compiled already");
+        "--execution, --accuracy, --compute, --batch-invariant, --narrow, --isa and --place are for `rlx compile`: '" +
+        model + "' is compiled already");
   const std::string meant = device_option->count() > 0 ? device : artifact_info(model).device;
   return Session(Device::parse(meant), {threads}).load(model);
 }
@@ -198,7 +198,7 @@ void Run::run() {
       throw UsageError("--params and --profile are for graphs, not for packages");
     if (asks_for_numbers(compile) || execution->is_given())
       throw UsageError(
-          "--execution, --accuracy, --compute, --batch-invariant and --narrow are for graphs, not for packages; "
+          "--execution, --accuracy, --compute, --batch-invariant, --narrow and --isa are for graphs, not for packages; "
           "convert the package "
           "first: "
           "rlx convert PACKAGE GRAPH.rlx");

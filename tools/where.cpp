@@ -12,6 +12,7 @@
 #include "devices/coreml/placement.h"
 #include "io/mlpackage.h"
 #include "ir/rewrite.h"
+#include "kernels/vector/instruction_set.h"
 #include "passes/hoist_params.h"
 #include "rlx/artifact.h"
 #include "rlx/compile.h"
@@ -174,6 +175,7 @@ void Where::plan() const {
       throw UsageError(
           text_of(target, " takes all of this graph by itself, and --plan prints no plan of its own but the CPU's"));
   }
+  const kernels::InstructionSetScope held(kernels::instruction_set_limit(compile.isa, "isa"));
   const Graph lowered = Session(Device::cpu(), {threads}).compile(g, compile).lowered();
   const Hoisted parts = hoist_params(lowered);
   NamedTensors params;

@@ -269,8 +269,9 @@ typedef struct rlx_compile_options {
   size_t donate_count;
   /* The other members of CompileOptions in rlx/compile.h as text in the form of attributes, or NULL; each may be left
      out: {rounding = relaxed, compute = bf16, force_common = ["softmax"], force_native = ["gelu"], skip_passes =
-     ["fuse_elementwise"], narrow = true, cache_dir = "/tmp/programs", bounds = ["S=512"],
-     fallback = ["cpu"], placement = ["encoder.*=tiny", "op:sort=cpu"]}: the most that symbols can be; devices that may
+     ["fuse_elementwise"], narrow = true, cache_dir = "/tmp/programs", isa = "avx2", bounds = ["S=512"],
+     fallback = ["cpu"], placement = ["encoder.*=tiny", "op:sort=cpu"]}: the most that the CPU uses of the processor's
+     instructions, by the names of the environment variable RLX_ISA; the most that symbols can be; devices that may
      run what the session's does not take, and where nodes are to run, each as "PATTERN=DEVICE". */
   const char* more;
 } rlx_compile_options;

@@ -84,6 +84,11 @@ struct CompileOptions {
   /// Numbers of inputs and params that i32 does not hold are errors then; what the graph computes from them wraps.
   /// Nothing changes on a device that has them. docs/coreml.md, "Integers of 64 bits".
   bool narrow = false;
+  /// The most that the CPU uses of the processor's instructions for this program, by the names that RLX_ISA has
+  /// (docs/runtime.md): "avx2". Empty or "native": what the process may use. Programs of different sets can be in one
+  /// process, and run at the same time. Fails for a set that the processor, the build or RLX_ISA does not give, and
+  /// where none of the program's devices is the CPU.
+  std::string isa = {};
   /// The most that symbols of the inputs' types can be, each at least 1. A run with more is an error on every device.
   /// Where all symbols of a graph have one, the CPU plans the memory of the first run for these numbers, if the
   /// process may have so much. Otherwise that memory grows as larger extents come, to twice what they need.

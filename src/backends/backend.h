@@ -164,6 +164,10 @@ class Backend {
   virtual int threads() const { return 1; }
   /// Empty, or why nothing can run here.
   virtual std::string unavailable() const = 0;
+  /// This device, held to the instruction set of that name (CompileOptions::isa): its targets, its programs and what
+  /// these make. Fails for a name that is none, or a set that the processor lacks. Null where a device does not compute
+  /// by the processor's instructions: there is nothing to hold it to.
+  virtual std::shared_ptr<const Backend> with_instruction_set(const std::string& /*name*/) const { return nullptr; }
   /// Whether it computes faster than the processor that this program runs on.
   virtual bool accelerates() const { return false; }
   /// What the compiler has to know: what is claimed, liked, and done before it is lowered.

@@ -142,6 +142,13 @@ std::shared_ptr<const Backend> backend_of(const Device& device) {
        "' is not available: this build has no backend for it; available: ", joined(available));
 }
 
+std::shared_ptr<const Backend> backend_with(const Device& device, const std::string& isa) {
+  auto backend = backend_of(device);
+  if (isa.empty()) return backend;
+  auto held = backend->with_instruction_set(isa);
+  return held ? held : backend;
+}
+
 std::unique_ptr<HostExecutable> load_on_host(const Program& program, const LoadOptions& options) {
   std::unique_ptr<Executable> loaded = program.load(options);
   auto* on_host = dynamic_cast<HostExecutable*>(loaded.get());

@@ -31,6 +31,8 @@ void register_backend(BackendEntry entry);
 std::shared_ptr<const Backend> find_backend(const Device& device);
 /// The same; fails, naming the devices that there are.
 std::shared_ptr<const Backend> backend_of(const Device& device);
+/// The same, held to the instruction set `isa` (CompileOptions::isa) if it computes by one; "" holds no device.
+std::shared_ptr<const Backend> backend_with(const Device& device, const std::string& isa);
 /// One backend for each name that has one, but for those that are there for tests.
 std::vector<std::shared_ptr<const Backend>> all_backends();
 

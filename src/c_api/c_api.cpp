@@ -31,14 +31,15 @@ struct CompileText {
   rlx::Rounding rounding = rlx::Rounding::strict;
   rlx::Compute compute = rlx::Compute::as_f32;
   std::vector<std::string> force_common, force_native, skip_passes;
-  std::string cache_dir;
+  std::string cache_dir, isa;
   std::vector<std::string> fallback, placement, bounds;
   bool narrow = false;
   RLX_FIELDS(CompileText, field("rounding", &CompileText::rounding), field("compute", &CompileText::compute),
              field("force_common", &CompileText::force_common), field("force_native", &CompileText::force_native),
              field("skip_passes", &CompileText::skip_passes), field("cache_dir", &CompileText::cache_dir),
              field("fallback", &CompileText::fallback), field("placement", &CompileText::placement),
-             field("bounds", &CompileText::bounds), field("narrow", &CompileText::narrow));
+             field("bounds", &CompileText::bounds), field("narrow", &CompileText::narrow),
+             field("isa", &CompileText::isa));
 };
 
 }  // namespace
@@ -59,7 +60,7 @@ rlx::CompileOptions rlx::c::compile_options_from(const rlx_compile_options* opti
   before.cache_dir = all.cache_dir, before.fallback = all.fallback;
   const auto more = read_over(before, given.more, "options of a compile");
   all.rounding = more.rounding, all.compute = more.compute, all.cache_dir = more.cache_dir,
-  all.fallback = more.fallback, all.narrow = more.narrow;
+  all.fallback = more.fallback, all.narrow = more.narrow, all.isa = more.isa;
   for (const std::string& each : more.bounds) add_binding(all.bounds, each, "bounds");
   for (const std::string& each : more.placement) all.placement.push_back(rlx::Placement::parse(each));
   all.force_common.insert(more.force_common.begin(), more.force_common.end());

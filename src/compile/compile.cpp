@@ -52,7 +52,8 @@ DispatchReport dispatch_report(const Graph& g, const Device& device, const Compi
   return compile_parts(g, device, options).report;
 }
 Graph legalize(const Graph& g, const Device& device, const CompileOptions& options) {
-  Pipelined result = run_pipeline(g, backend_of(device)->target(), options);
+  require_instruction_set({device}, options.isa);
+  Pipelined result = run_pipeline(g, backend_with(device, options.isa)->target(), options);
   require_complete(result.report, options.strict);
   return std::move(result.graph);
 }

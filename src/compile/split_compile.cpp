@@ -9,8 +9,8 @@
 namespace rlx {
 namespace {
 
-SplitDevice split_device(const Device& device) {
-  const auto backend = backend_of(device);
+SplitDevice split_device(const Device& device, const std::string& isa) {
+  const auto backend = backend_with(device, isa);
   return {device, backend->target(), backend->has_own_memory()};
 }
 
@@ -39,18 +39,32 @@ std::vector<Device> devices_besides(const Device& main, const CompileOptions& op
   return all;
 }
 
+void require_instruction_set(std::vector<Device> devices, const std::string& isa) {
+  if (isa.empty()) return;
+  std::string names;
+  for (const Device& device : devices) {
+    if (backend_of(device)->with_instruction_set(isa)) return;
+    names += text_of(names.empty() ? "" : ", ", device);
+  }
+  fail(ErrorCode::invalid_argument, "isa=", isa, " is an option of the device cpu, and this is compiled for ", names,
+       "; the environment variable RLX_ISA holds the whole process");
+}
+
 CompiledParts compile_parts(const Graph& g, const Device& main, const CompileOptions& options) {
   CompiledParts made;
   const std::vector<Device> others = devices_besides(main, options);
+  std::vector<Device> all = {main};
+  all.insert(all.end(), others.begin(), others.end());
+  require_instruction_set(std::move(all), options.isa);
   if (options.placement.empty()) {
-    Pipelined whole = run_pipeline(g, backend_of(main)->target(), options);
+    Pipelined whole = run_pipeline(g, backend_with(main, options.isa)->target(), options);
     if (others.empty() || whole.report.count(Verdict::missing) == 0) {
       made.legal.push_back(std::move(whole.graph)), made.report = std::move(whole.report);
       return made;
     }
   }
-  std::vector<SplitDevice> devices = {split_device(main)};
-  for (const Device& device : others) devices.push_back(split_device(device));
+  std::vector<SplitDevice> devices = {split_device(main, options.isa)};
+  for (const Device& device : others) devices.push_back(split_device(device, options.isa));
   made.split = split_graph(g, devices, options);
   if (made.split->devices.size() == 1) {
     Pipelined whole = run_pipeline(g, devices[0].target, options);
@@ -58,13 +72,14 @@ CompiledParts compile_parts(const Graph& g, const Device& main, const CompileOpt
   }
   for (size_t d = 0; d < made.split->devices.size(); ++d)
     made.report.target += (d ? ", " : "") + made.split->devices[d].name();
+  if (!options.isa.empty()) made.report.target += ", isa " + options.isa;
   for (size_t p = 0; p < made.split->parts.size(); ++p) {
     const SplitPart& part = made.split->parts[p];
     const Device& device = made.split->devices[part.device];
     Pipelined legal = with_context([&] { return text_of("compiling part ", p, " of '", g.name(), "' for ", device); },
                                    [&] {
-                                     return run_pipeline(part.graph, backend_of(device)->target(), options,
-                                                         {.part = text_of("part", p, "_")});
+                                     return run_pipeline(part.graph, backend_with(device, options.isa)->target(),
+                                                         options, {.part = text_of("part", p, "_")});
                                    });
     for (DispatchLine& line : legal.report.lines) {
       line.device = device.name();

@@ -18,6 +18,9 @@ struct CompiledParts {
 /// be used here.
 std::vector<Device> devices_besides(const Device& main, const CompileOptions& options);
 
+/// Fails if CompileOptions::isa is given, and is no instruction set here, or none of the devices computes by one.
+void require_instruction_set(std::vector<Device> devices, const std::string& isa);
+
 /// Runs the pipeline for the graph or for its parts. Fails as `split_graph` does; what is missing for the device
 /// alone, without permission for others, is in the report.
 CompiledParts compile_parts(const Graph& g, const Device& main, const CompileOptions& options);

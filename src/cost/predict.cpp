@@ -96,7 +96,13 @@ std::string time_text(double us) {
   return out.str();
 }
 
-DevicePrediction prediction_for(const Graph& fixed, const Device& device, int threads, const CompileOptions& options) {
+DevicePrediction prediction_for(const Graph& fixed, const Device& device, int threads, CompileOptions options) {
+  if (!options.isa.empty() && backend_of(device)->with_instruction_set(options.isa))
+    return {device,
+            {},
+            text_of("speeds are measured by what the process uses of the processor, not by isa=", options.isa,
+                    "; the environment variable RLX_ISA holds the process")};
+  options.isa.clear();  // which asks nothing of the other devices
   const DispatchReport report = dispatch_report(fixed, device, options);
   for (const DispatchLine& line : report.lines)
     if (line.verdict == Verdict::missing)

@@ -94,6 +94,7 @@ struct Options {
   Compute compute = Compute::as_f32;
   bool narrow = false;
   std::vector<BoundText> bounds = {};
+  std::string isa = {};
   RLX_FIELDS(Options, field("kernel_dispatch", &Options::kernel_dispatch),
              field("force_common", &Options::force_common), field("force_native", &Options::force_native),
              field("rounding", &Options::rounding), field("accuracy", &Options::accuracy),
@@ -101,7 +102,7 @@ struct Options {
              field("strict", &Options::strict), field("donate", &Options::donate),
              field("skip_passes", &Options::skip_passes), field("fallback", &Options::fallback),
              field("placement", &Options::placement), field("compute", &Options::compute),
-             field("narrow", &Options::narrow), field("bounds", &Options::bounds));
+             field("narrow", &Options::narrow), field("bounds", &Options::bounds), field("isa", &Options::isa));
 };
 struct Manifest {
   std::string version = {}, device = {};
@@ -269,7 +270,7 @@ struct Opened {
     to.force_common = set(from.force_common), to.force_native = set(from.force_native);
     to.batch_invariant = from.batch_invariant, to.mode = from.mode, to.strict = from.strict;
     to.donate = set(from.donate), to.skip_passes = set(from.skip_passes);
-    to.fallback = from.fallback, to.compute = from.compute, to.narrow = from.narrow;
+    to.fallback = from.fallback, to.compute = from.compute, to.narrow = from.narrow, to.isa = from.isa;
     for (const PlacedNodes& p : from.placement) to.placement.push_back({p.nodes, p.device});
     for (const BoundText& b : from.bounds) to.bounds.emplace(b.symbol, b.most);
     info.report.target = m.report_target;
@@ -401,7 +402,8 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
                               {},
                               from.compute,
                               from.narrow,
-                              {}};
+                              {},
+                              from.isa};
                  for (const Placement& p : from.placement) m.options.placement.push_back({p.nodes, p.device});
                  for (const auto& [symbol, most] : from.bounds) m.options.bounds.push_back({symbol, most});
                  m.inputs = arguments(info.signature.inputs, info.signature.modes);
@@ -484,13 +486,14 @@ void require_same_target(const ArtifactInfo& info, const Backend& backend) {
            "; register the kernel before loading (rlx --load LIBRARY, register_cpu_kernel), or ", compile_again(name));
 }
 
-std::shared_ptr<const Backend> backend_for(const DispatchReport& report, const std::shared_ptr<const Backend>& main) {
+std::shared_ptr<const Backend> backend_for(const DispatchReport& report, const std::shared_ptr<const Backend>& main,
+                                           const std::string& isa) {
   std::vector<Device> others;
   for (const SplitPartLine& part : report.parts)
     if (const Device device = Device::parse(part.device);
         part.device != main->name() && std::find(others.begin(), others.end(), device) == others.end())
       others.push_back(device);
-  return report.is_split() ? split_backend(main, others) : main;
+  return report.is_split() ? split_backend(main, others, isa) : main;
 }
 
 std::unique_ptr<Program> program_of(const Artifact& artifact, const Backend& backend) {
@@ -577,8 +580,8 @@ std::string ArtifactInfo::json() const {
                  ", \"force_common\": ", names(list(o.force_common)),
                  ", \"force_native\": ", names(list(o.force_native)), ", \"donate\": ", names(list(o.donate)),
                  ", \"skip_passes\": ", names(list(o.skip_passes)), ", \"fallback\": ", names(o.fallback),
-                 ", \"placement\": [", placed, "], \"bounds\": {", bounds, "}},\n \"ops\": ", names(ops),
-                 ",\n \"inputs\": ", entries(signature.inputs, signature.modes),
+                 ", \"placement\": [", placed, "], \"bounds\": {", bounds, "}, \"isa\": ", json_quoted(o.isa),
+                 "},\n \"ops\": ", names(ops), ",\n \"inputs\": ", entries(signature.inputs, signature.modes),
                  ",\n \"params\": ", entries(signature.params, {}), ",\n \"outputs\": ", entries(signature.outputs, {}),
                  ",\n \"values\": ", names(params), ",\n \"report\": ", report.json(), "}");
 }

@@ -29,8 +29,10 @@ Artifact read_artifact(const std::string& path);
 /// are here; the message names what differs, both values and what to do. Nothing of its program is read.
 void require_same_target(const ArtifactInfo& info, const Backend& backend);
 /// The backend that reads and writes programs of this report: of a split graph one that stands for all its devices.
-/// Fails if this build has not one of them.
-std::shared_ptr<const Backend> backend_for(const DispatchReport& report, const std::shared_ptr<const Backend>& main);
+/// `main` is held to the instruction set `isa` (CompileOptions::isa), if it takes one; so are the others. Fails if this
+/// build has not one of them.
+std::shared_ptr<const Backend> backend_for(const DispatchReport& report, const std::shared_ptr<const Backend>& main,
+                                           const std::string& isa);
 /// Its program on this backend, after all checks.
 std::unique_ptr<Program> program_of(const Artifact& artifact, const Backend& backend);
 

@@ -31,14 +31,14 @@ bool asked_for(const char* variable) {
 /// What an earlier process compiled, in the file `path`; nothing if there is no such file, or if it is damaged or of
 /// another graph.
 std::shared_ptr<const CachedProgram> load_entry(const std::string& path, const std::string& key, const Graph& g,
-                                                const std::shared_ptr<const Backend>& backend) {
+                                                const std::shared_ptr<const Backend>& backend, const std::string& isa) {
   std::error_code error;
   if (!fs::exists(path, error)) return nullptr;
   try {
     require_own_entry(path);
     Artifact artifact = read_artifact(path);
     if (!(artifact.source == graph_file_of(g))) return nullptr;  // printing is faster than parsing
-    auto program = program_of(artifact, *backend_for(artifact.info.report, backend));
+    auto program = program_of(artifact, *backend_for(artifact.info.report, backend, isa));
     mark_as_used(path);
     log_message(LogLevel::info, "read the compiled '", g.name(), "' from '", path, "'");
     return std::make_shared<const CachedProgram>(
@@ -55,8 +55,8 @@ void save_entry(const std::string& path, const Graph& g, const CachedProgram& ma
     const std::string folder = fs::path(path).parent_path().string();
     make_cache_folder(folder);
     if (fs::is_symlink(path)) fs::remove(path);  // else it is its target that would be written
-    write_artifact(
-        path, artifact_of(g, *made.program, *backend_for(made.report, backend), signature_of(g), options, made.report));
+    write_artifact(path, artifact_of(g, *made.program, *backend_for(made.report, backend, options.isa), signature_of(g),
+                                     options, made.report));
     fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
     trim_cache_folder(folder, path);
   } catch (const std::exception& e) {
@@ -80,12 +80,13 @@ ExecutionConfig config_of(const Graph& g, const Backend& backend, const CompileO
   }
   h = mix(mix(mix(h, static_cast<size_t>(options.rounding)), options.strict), options.narrow);
   h = mix(mix(h, static_cast<size_t>(options.accuracy)), options.batch_invariant);
-  h = mix(h, static_cast<size_t>(options.compute));
+  h = mix(mix(h, static_cast<size_t>(options.compute)), hash_of(options.isa));
   for (const TargetFact& fact : backend.facts()) h = mix(h, hash_of(fact.value));
   const auto add_device = [&](const std::string& name) {
     h = mix(h, hash_of(name));
-    const auto other = find_backend(Device::parse(name));
-    if (!other) return;
+    const Device device = Device::parse(name);
+    if (!find_backend(device)) return;
+    const auto other = backend_with(device, options.isa);
     for (const TargetFact& fact : other->facts()) h = mix(h, hash_of(fact.value));
     h = mix(h, other->claims_hash());
   };
@@ -119,14 +120,14 @@ std::shared_ptr<const CachedProgram> ProgramCache::find_or_make(const Graph& g,
   const std::string path =
       may_be_kept ? (fs::path(options.cache_dir) / (key + std::string(kArtifactSuffix))).string() : "";
   std::shared_ptr<const CachedProgram> program;
-  if (!path.empty()) program = load_entry(path, key, g, backend);
+  if (!path.empty()) program = load_entry(path, key, g, backend, options.isa);
   if (!program) {
     const auto begin = std::chrono::steady_clock::now();
     CompiledParts made = compile_parts(g, Device::parse(backend->name()), options);
     if (asked_for("RLX_DISPATCH_REPORT")) say("'", g.name(), "' ", made.report);
     require_complete(made.report, options.strict);
     program = std::make_shared<const CachedProgram>(
-        CachedProgram{made.split ? lower_split(g, std::move(*made.split), std::move(made.legal))
+        CachedProgram{made.split ? lower_split(g, std::move(*made.split), std::move(made.legal), options.isa)
                                  : backend->lower(std::move(made.legal[0])),
                       std::move(made.report), key});
     if (is_logged(LogLevel::info)) {

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "backends/registry.h"
+#include "compile/split_compile.h"
 #include "ir/leaves.h"
 #include "runtime/artifact.h"
 #include "runtime/compiled_state.h"
@@ -313,9 +314,9 @@ void CompiledGraph::save(const std::string& path, const std::map<std::string, Te
     if (const Type& type = find_entry(state_->signature.params, name, "param", state_->graph.name()).type;
         value.type() != type)
       fail(ErrorCode::shape_mismatch, "param '", name, "' is ", type, ", got ", value.type());
-  Artifact artifact =
-      artifact_of(state_->graph, *state_->program->program, *backend_for(state_->program->report, state_->backend),
-                  state_->signature, state_->options, state_->program->report);
+  Artifact artifact = artifact_of(state_->graph, *state_->program->program,
+                                  *backend_for(state_->program->report, state_->backend, state_->options.isa),
+                                  state_->signature, state_->options, state_->program->report);
   artifact.params = params;
   write_artifact(path, artifact);
 }
@@ -360,9 +361,16 @@ CompiledGraph Session::compile(const Graph& g, CompileOptions options) const {
   return with_context([&] { return text_of("compiling '", g.name(), "' for ", state_->device); },
                       [&] {
                         options.narrow |= state_->narrow;
+                        auto backend = state_->backend;
+                        if (!options.isa.empty()) {
+                          std::vector<Device> devices = devices_besides(state_->device, options);
+                          devices.insert(devices.begin(), state_->device);
+                          require_instruction_set(std::move(devices), options.isa);
+                          backend = backend_with(state_->device, options.isa);
+                        }
                         return made(std::shared_ptr<CompiledGraph::State>(new CompiledGraph::State{
                             g, std::move(options), state_->device, state_->threads, state_->threads, signature_of(g),
-                            state_->cache, state_->backend}));
+                            state_->cache, std::move(backend)}));
                       });
 }
 
@@ -370,14 +378,16 @@ CompiledGraph Session::load(const std::string& path) const {
   return with_context([&] { return text_of("loading '", path, "' on ", state_->device); },
                       [&] {
                         Artifact artifact = read_artifact(path);
-                        auto program = program_of(artifact, *backend_for(artifact.info.report, state_->backend));
+                        const std::string isa = artifact.info.options.isa;
+                        const auto backend = isa.empty() ? state_->backend : backend_with(state_->device, isa);
+                        auto program = program_of(artifact, *backend_for(artifact.info.report, backend, isa));
                         Graph source = artifact.source_graph();
                         const Signature signature = signature_of(source);
                         CompileOptions options = artifact.info.options;
                         options.cache_dir = CompileOptions::from_environment().cache_dir;
                         std::shared_ptr<CompiledGraph::State> state(new CompiledGraph::State{
                             std::move(source), std::move(options), state_->device, state_->threads, state_->threads,
-                            signature, state_->cache, state_->backend});
+                            signature, state_->cache, backend});
                         state->program = std::make_shared<const CachedProgram>(
                             CachedProgram{std::move(program), std::move(artifact.info.report),
                                           config_of(state->graph, *state->backend, state->options).cache_key()});

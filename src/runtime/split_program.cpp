@@ -121,8 +121,9 @@ void require_sound(const Split& split, const Graph& source) {
 
 class SplitBackend final : public Backend {
  public:
-  SplitBackend(std::shared_ptr<const Backend> main, const std::vector<Device>& others) : main_(std::move(main)) {
-    for (const Device& device : others) others_.push_back(backend_of(device));
+  SplitBackend(std::shared_ptr<const Backend> main, const std::vector<Device>& others, std::string isa)
+      : main_(std::move(main)), isa_(std::move(isa)) {
+    for (const Device& device : others) others_.push_back(backend_with(device, isa_));
   }
   std::string name() const override { return main_->name(); }
   std::string description() const override { return main_->description(); }
@@ -168,7 +169,7 @@ class SplitBackend final : public Backend {
     std::vector<std::shared_ptr<const Backend>> backends;
     for (const std::string& name : text.devices) {
       split.devices.push_back(Device::parse(name));
-      backends.push_back(backends.empty() ? main_ : backend_of(split.devices.back()));
+      backends.push_back(backends.empty() ? main_ : backend_with(split.devices.back(), isa_));
       if (const auto why = backends.back()->unavailable(); !why.empty())
         fail(ErrorCode::not_found, "device '", name, "' is not available: ", why);
     }
@@ -203,6 +204,7 @@ class SplitBackend final : public Backend {
 
  private:
   std::shared_ptr<const Backend> main_;
+  std::string isa_;
   std::vector<std::shared_ptr<const Backend>> others_;
 };
 
@@ -242,9 +244,10 @@ std::vector<std::string> SplitProgram::registered_kernels(const Backend&) const 
   return {all.begin(), all.end()};
 }
 
-std::unique_ptr<Program> lower_split(const Graph& source, Split split, std::vector<Graph> legal) {
+std::unique_ptr<Program> lower_split(const Graph& source, Split split, std::vector<Graph> legal,
+                                     const std::string& isa) {
   std::vector<std::shared_ptr<const Backend>> backends;
-  for (const Device& device : split.devices) backends.push_back(backend_of(device));
+  for (const Device& device : split.devices) backends.push_back(backend_with(device, isa));
   std::vector<std::shared_ptr<const Program>> parts;
   for (size_t p = 0; p < legal.size(); ++p)
     parts.emplace_back(with_context(
@@ -255,8 +258,9 @@ std::unique_ptr<Program> lower_split(const Graph& source, Split split, std::vect
   return std::make_unique<SplitProgram>(complete(source, std::move(split), std::move(backends), std::move(parts)));
 }
 
-std::unique_ptr<Backend> split_backend(std::shared_ptr<const Backend> main, const std::vector<Device>& others) {
-  return std::make_unique<SplitBackend>(std::move(main), others);
+std::unique_ptr<Backend> split_backend(std::shared_ptr<const Backend> main, const std::vector<Device>& others,
+                                       const std::string& isa) {
+  return std::make_unique<SplitBackend>(std::move(main), others, isa);
 }
 
 }  // namespace rlx

@@ -33,11 +33,14 @@ class SplitProgram final : public Program {
   std::shared_ptr<const SplitProgramData> data_;
 };
 
-/// The parts of a split graph, lowered each by its device's backend. `legal`: one graph for each part, in their order.
-std::unique_ptr<Program> lower_split(const Graph& source, Split split, std::vector<Graph> legal);
+/// The parts of a split graph, lowered each by its device's backend, the CPU's held to `isa`. `legal`: one graph for
+/// each part, in their order.
+std::unique_ptr<Program> lower_split(const Graph& source, Split split, std::vector<Graph> legal,
+                                     const std::string& isa);
 
 /// A wrapper around the backend of `main` with which files of graphs are read that are split over it and `others`: it
-/// has the facts of all of these devices.
-std::unique_ptr<Backend> split_backend(std::shared_ptr<const Backend> main, const std::vector<Device>& others);
+/// has the facts of all of these devices. `isa` holds the CPU among the others; `main` is held already.
+std::unique_ptr<Backend> split_backend(std::shared_ptr<const Backend> main, const std::vector<Device>& others,
+                                       const std::string& isa);
 
 }  // namespace rlx

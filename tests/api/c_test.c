@@ -275,6 +275,10 @@ static void a_compile_is_told_what_to_do_and_says_what_it_would(void) {
   EXPECT(rlx_compile(session, graph, &options, &none, &error) == RLX_UNSUPPORTED && none == NULL);
   EXPECT(strcmp(rlx_error_report(error), report) == 0);
   rlx_error_free(error);
+  options.more = "{isa = \"mmx\"}";
+  EXPECT(rlx_compile(session, graph, &options, &none, &error) == RLX_INVALID_ARGUMENT && none == NULL);
+  EXPECT(strstr(rlx_error_message(error), "isa=mmx is no instruction set: take one of ") != NULL);
+  rlx_error_free(error);
   options.more = "{donut = 3}";
   EXPECT(rlx_compile(session, graph, &options, &none, &error) == RLX_PARSE_ERROR);
   EXPECT(strstr(rlx_error_message(error), "donut") != NULL && rlx_error_report(error)[0] == '\0');

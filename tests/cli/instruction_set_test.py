@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""RLX_ISA: what `rlx devices` says of it, and a product and a tanh with fewer instructions than the processor has, beside
-the same numbers in f64."""
+"""RLX_ISA and --isa: what `rlx devices` and `rlx where` say of them, and a product and a tanh with fewer instructions than
+the processor has, beside the same numbers in f64."""
 
 import math
 import random
@@ -69,18 +69,48 @@ class InstructionSets(ProgramTest):
                     "run", graph, "--params", weights, "--input", f"x={inputs}", "--output-dir", out, RLX_ISA=name
                 )
                 _, got = read_npy(out / "y.npy")
+                held = self.folder / f"held-{name}"
+                self.succeeds("run", graph, "--params", weights, "--input", f"x={inputs}", "--output-dir", held, "--isa", name)
+                self.assertEqual((held / "y.npy").read_bytes(), (out / "y.npy").read_bytes())
                 self.assertEqual(len(got), len(want))
                 # 129 terms of size 0.1, each sum within 2^-22 of its terms' magnitudes: 129 * 0.064 * 2^-22.
                 self.assertLess(max(abs(a - b) for a, b in zip(got, want)), 4e-6)
 
     def test_an_unknown_name_and_a_missing_set_are_refused(self):
         graph = self.file("g.rlx", GRAPH)
-        error = self.fails(1, "RLX_ISA=avx1024 is no instruction set: take one of sse4, avx2, ", "where", graph,
+        error = self.fails(1, "RLX_ISA=avx1024 is no instruction set: take one of (scalar, )?sse4, avx2, ", "where", graph,
                            RLX_ISA="avx1024")
         self.assertIn("native", error)
-        self.fails(1, "RLX_ISA=neon_dot is no instruction set of this processor: take one of sse4, ", "where", graph, RLX_ISA="neon_dot")
+        self.fails(1, "RLX_ISA=neon_dot is no instruction set of this processor: take one of (scalar, )?sse4, ", "where", graph, RLX_ISA="neon_dot")
         for name in SETS[self.best() + 1 :]:
             self.fails(1, f"RLX_ISA={name}: this processor, or this build, has [a-z0-9_]+ at most", "where", graph, RLX_ISA=name)
+
+    def test_where_names_the_set_of_the_program(self):
+        graph = self.file("g.rlx", GRAPH)
+        for name in self.available():
+            self.assertIn(f"on cpu ({name}):", self.succeeds("where", graph, "--isa", name))
+            self.assertIn(f"on cpu ({name}):", self.succeeds("where", graph, RLX_ISA=name))
+        plans = {self.succeeds("where", graph, "--strategies", "--isa", name) for name in self.available()}
+        self.assertEqual(len(plans) > 1, len(self.available()) > 1)
+
+    def test_a_program_cannot_be_given_more_than_the_process_has(self):
+        graph = self.file("g.rlx", GRAPH)
+        self.fails(1, "isa=avx1024 is no instruction set: take one of ", "where", graph, "--isa", "avx1024")
+        self.fails(1, "isa=avx2 is an option of the device cpu, and this is compiled for coreml", "where", graph, "--target", "coreml",
+                   "--isa", "avx2")
+        sets = self.available()
+        for least, more in zip(sets, sets[1:]):
+            error = self.fails(1, f"isa={more}: this processor, or this build, has {least} at most", "where", graph, "--isa", more,
+                               RLX_ISA=least)
+            self.assertIn(f"under RLX_ISA={least}", error)
+
+    def test_scalar_is_there_or_says_why_not(self):
+        result = rlx("devices", RLX_ISA="scalar")
+        if result.returncode == 0:
+            self.assertIn(", scalar, vectors by Highway", result.stdout)
+        else:
+            self.assertIn("RLX_ISA=scalar: this build has no kernels without vector instructions: Highway's emulation",
+                          result.stderr)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,11 @@ std::string off(const Tensor& got, const Tensor& wanted, double slack = 1) {
 /// 3e-5 each, and so is every result.
 double slack_of(const std::string& name) {
   if (name == "layer_norm_offset") return 8;
+  // Scores up to 303, of which half a unit of f32 is 1.5e-5: so far off are the weights' exponents, and by the measure
+  // of off() the gradient of q is 6.6e-6 off where inputs are moved by half a unit, and 2.1e-6 and 4.1e-6 by PyTorch in
+  // f32 (the formula, and scaled_dot_product_attention). Ours is 1.3e-6 off with fused multiply-add, which rounds q k
+  // half as often, and 2.2e-6 without it (SSE4).
+  if (name == "d_attention_large_scores" || name == "attention_backward_large_scores") return 1.2;
   // MLX adds up f32 in an order of its own: a gradient of a scale and an eigenvector's zero are a little beyond.
   const bool is_on_mlx = Device::from_environment().name().starts_with("mlx");
   if (is_on_mlx && name == "scaled_matmul_f8e4m3fnuz_f8e5m2fnuz_per_tensor_plain") return 1.1;

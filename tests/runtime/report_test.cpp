@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "kernels/vector/instruction_set.h"
 #include "plan/plan.h"
 #include "rlx/graph_file.h"
 #include "runtime/small_model.h"
@@ -70,18 +71,19 @@ TEST_CASE("params are bound one by one until none is left") {
 TEST_CASE("a report can be had without compiling, names every node of the user's graph, and compiling gives the same") {
   Graph g = test::small_model();
   DispatchReport report = dispatch_report(g, Device::cpu());
-  CHECK(report.target == "cpu");
+  const std::string on = text_of("cpu (", kernels::used_instruction_set(), ")");
+  CHECK(report.target == on);
   CHECK(report.count(Verdict::missing) == 0);
   CHECK(report.count(Verdict::native) + report.count(Verdict::composed) + report.count(Verdict::rewritten) ==
         report.lines.size());
   CHECK(report.json() == Session().compile(g).report().json());
   auto json = nlohmann::json::parse(report.json());
-  CHECK(json.at("target") == "cpu");
+  CHECK(json.at("target") == on);
   REQUIRE(json.at("nodes").size() == report.lines.size());
   for (const auto& node : json.at("nodes"))
     for (const char* key : {"node", "op", "verdict", "reason", "dtypes"}) CHECK(node.contains(key));
   CHECK(report.table().find("all") != std::string::npos);
-  CHECK(text_of(report).starts_with("on cpu:\n"));
+  CHECK(text_of(report).starts_with(text_of("on ", on, ":\n")));
 }
 
 TEST_CASE("legalize gives the graph that would be lowered, and supports says if there is one") {

@@ -170,7 +170,7 @@ void print_steps(const std::function<Profile()>& profile, int runs) {
 /// `resident_kib`: what the process held before the case's arrays were made.
 void Bench::measure(BenchCase& c, double resident_kib) const {
   if (c.start && !c.takes_options && asks_for_numbers(compile))
-    throw UsageError("--accuracy, --compute, --batch-invariant and --narrow are not for '" + c.name +
+    throw UsageError("--accuracy, --compute, --batch-invariant, --narrow and --isa are not for '" + c.name +
                      "', which compiles its graphs itself");
   Session session(Device::parse(device), {threads});
   const double first_cpu_begin = cpu_ms();

@@ -174,7 +174,7 @@ def placements(placement):
 
 def compile_options(strict=False, accuracy="f32", batch_invariant=False, rounding="strict", kernel_dispatch="native", mode="eager",
                     force_common=(), force_native=(), donate=(), skip_passes=(), cache_dir=None, compute="f32",
-                    fallback=None, placement=(), narrow=False, bounds=None):
+                    fallback=None, placement=(), narrow=False, bounds=None, isa=""):
     """The options of a compile as C takes them. `Session.compile` says what they mean."""
     more = dict(rounding=Word(_ROUNDINGS[_one_of(_ROUNDINGS, rounding, "rounding")]),
                 compute=Word(_COMPUTES[_one_of(_COMPUTES, compute, "compute")]),
@@ -189,6 +189,10 @@ def compile_options(strict=False, accuracy="f32", batch_invariant=False, roundin
         more["placement"] = placements(placement)
     if narrow:
         more["narrow"] = True
+    if isa:
+        if not isinstance(isa, str):
+            raise TypeError(_native.at_user_line(f"isa is the name of an instruction set, got {isa!r}"))
+        more["isa"] = isa
     if bounds:
         more["bounds"] = [f"{symbol}={operator.index(most)}" for symbol, most in bounds.items()]
     return CompileOptions(ctypes.sizeof(CompileOptions), int(bool(strict)), _one_of(_DISPATCHES, kernel_dispatch, "kernel_dispatch"),
@@ -235,6 +239,8 @@ class Session:
                          input or a param with a number that int32 does not hold is an error then
         bounds           a dictionary: the most that symbols can be. A run with more is an error. If every symbol has one, the
                          processor takes the memory of a run for these numbers at once
+        isa              the most that the device "cpu" uses of the processor's instructions: a name that RLX_ISA has, such as "avx2";
+                         "": what the process may use. Programs of different sets may run side by side
         """
         compiled, given = c_void_p(), compile_options(**options)
         check(lib.rlx_compile, self.handle, graph.handle, byref(given), byref(compiled))

@@ -379,7 +379,7 @@ class Jit:
 
 # Of a compile, those that are no parameters of `jit` itself. (What is donated it says by argument.)
 _COMPILE_OPTIONS = ("strict", "rounding", "kernel_dispatch", "mode", "force_common", "force_native", "skip_passes", "cache_dir",
-                    "compute", "fallback", "placement", "narrow")
+                    "compute", "fallback", "placement", "narrow", "isa")
 
 
 def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_invariant=False, threads=None, device=None,
@@ -397,7 +397,7 @@ def jit(f=None, *, static_argnums=(), static_argnames=(), accuracy="f32", batch_
     donate_argnums, donate_argnames   arguments whose memory the run may overwrite: using such an array afterwards is an error. It
                      concerns arrays on devices (`device_put`); those in the host's memory are never written to
     options          the others of `Session.compile`: strict, rounding, kernel_dispatch, mode, force_common, force_native, skip_passes,
-                     cache_dir, compute, fallback, placement, narrow
+                     cache_dir, compute, fallback, placement, narrow, isa
     """
     unknown = [n for n in options if n not in _COMPILE_OPTIONS]
     if unknown:

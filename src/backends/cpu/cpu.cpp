@@ -16,23 +16,30 @@
 namespace rlx::cpu {
 namespace {
 
+using kernels::InstructionSetLimit;
+using kernels::InstructionSetScope;
+
 class CpuProgram final : public Program {
  public:
-  explicit CpuProgram(Graph legal) : graph_(std::move(legal)) {}
+  CpuProgram(Graph legal, const InstructionSetLimit* limit) : graph_(std::move(legal)), limit_(limit) {}
   const Graph& graph() const override { return graph_; }
   std::unique_ptr<Executable> load(const LoadOptions& options) const override {
     use_measured_machine();
-    return make_executable(graph_, options);
+    return make_executable(graph_, options, limit_);
   }
 
  private:
   Graph graph_;
+  const InstructionSetLimit* limit_;
 };
 
+/// What it is asked is answered, and what it makes computes, within `limit`.
 class Cpu final : public Backend {
  public:
+  explicit Cpu(const InstructionSetLimit* limit = nullptr) : limit_(limit) {}
   std::string name() const override { return "cpu"; }
   std::string description() const override {
+    const InstructionSetScope scope(limit_);
     return text_of(kernels::ThreadPool::hardware_threads(), " threads, ", kernels::used_instruction_set(),
                    ", vectors by Highway", kernels::has_onednn() ? ", some convolutions by oneDNN" : "");
   }
@@ -44,7 +51,11 @@ class Cpu final : public Backend {
     return measured > 0 ? std::min(all, measured) : all;
   }
   std::string unavailable() const override { return ""; }
+  std::shared_ptr<const Backend> with_instruction_set(const std::string& name) const override {
+    return std::make_shared<Cpu>(kernels::instruction_set_limit(name, "isa"));
+  }
   std::vector<TargetFact> facts() const override {
+    const InstructionSetScope scope(limit_);
     return {{"processor", kernels::instruction_set()},
             {"convolution library", kernels::has_onednn() ? "oneDNN" : "none"}};
   }
@@ -52,13 +63,17 @@ class Cpu final : public Backend {
     return registered_kernel_names(program);
   }
   Target target() const override {
-    Target target{"cpu", [](const Question& q) -> std::optional<std::string> {
+    const InstructionSetScope scope(limit_);
+    Target target{"cpu", [limit = limit_](const Question& q) -> std::optional<std::string> {
+                    const InstructionSetScope while_asked(limit);
                     std::string why_not;
                     if (find_lowering(q, why_not)) return std::nullopt;
                     return why_not;
                   }};
+    target.detail = kernels::used_instruction_set();
     target.rewritings = rewritings();
-    target.interprets = [](const Question& q) {
+    target.interprets = [limit = limit_](const Question& q) {
+      const InstructionSetScope while_asked(limit);
       std::string why_not;
       const Lowering* row = find_lowering(q, why_not);
       return row && runs_reference(*row);
@@ -80,7 +95,12 @@ class Cpu final : public Backend {
     return target;
   }
   size_t claims_hash() const override { return registered_kernels_hash(); }
-  std::unique_ptr<Program> lower(Graph legal) const override { return std::make_unique<CpuProgram>(std::move(legal)); }
+  std::unique_ptr<Program> lower(Graph legal) const override {
+    return std::make_unique<CpuProgram>(std::move(legal), limit_);
+  }
+
+ private:
+  const InstructionSetLimit* limit_;
 };
 
 }  // namespace

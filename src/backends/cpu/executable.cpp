@@ -109,8 +109,8 @@ struct Movable {
 
 class CpuExecutable final : public HostExecutable {
  public:
-  CpuExecutable(const Graph& legal, LoadOptions options)
-      : signature_(signature_params(legal)), options_(std::move(options)) {
+  CpuExecutable(const Graph& legal, LoadOptions options, const kernels::InstructionSetLimit* limit)
+      : signature_(signature_params(legal)), options_(std::move(options)), limit_(limit) {
     options_.threads = std::max(1, options_.threads);
     Hoisted hoisted = hoist_params(legal);
     graph_ = std::move(hoisted.main);
@@ -145,6 +145,7 @@ class CpuExecutable final : public HostExecutable {
   }
 
   void run(Tensors inputs, std::span<Tensor> outputs, const RunOptions& options) override {
+    const kernels::InstructionSetScope scope(limit_);
     RunNotes notes;
     RunNotes& noted = options.notes ? *options.notes : notes;
     noted = {.has_begun = false};
@@ -204,6 +205,7 @@ class CpuExecutable final : public HostExecutable {
   }
 
   void prepare() override {
+    const kernels::InstructionSetScope scope(limit_);
     std::vector<Tensor> inputs;
     for (const Type& type : graph_.input_types()) {
       if (!is_static(type.dims)) return;  // its shapes come with the first run
@@ -440,6 +442,7 @@ class CpuExecutable final : public HostExecutable {
   Graph graph_, prologue_;
   std::vector<std::string> hoisted_;
   LoadOptions options_;
+  const kernels::InstructionSetLimit* limit_;
   std::vector<DType> input_dtypes_;
   std::vector<size_t> by_symbols_;  // the inputs, those with symbols first: there the shapes of two runs differ
   std::vector<Pair> pairs_;
@@ -455,8 +458,10 @@ class CpuExecutable final : public HostExecutable {
 
 }  // namespace
 
-std::unique_ptr<Executable> make_executable(Graph legal, const LoadOptions& options) {
-  return std::make_unique<CpuExecutable>(legal, options);
+std::unique_ptr<Executable> make_executable(Graph legal, const LoadOptions& options,
+                                            const kernels::InstructionSetLimit* limit) {
+  const kernels::InstructionSetScope scope(limit);
+  return std::make_unique<CpuExecutable>(legal, options, limit);
 }
 
 }  // namespace rlx::cpu

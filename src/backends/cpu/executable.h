@@ -2,9 +2,12 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "kernels/vector/instruction_set.h"
 
 namespace rlx::cpu {
 
-std::unique_ptr<Executable> make_executable(Graph legal, const LoadOptions& options);
+/// All that it prepares and runs keeps to `limit`; null: to the process's instruction sets.
+std::unique_ptr<Executable> make_executable(Graph legal, const LoadOptions& options,
+                                            const kernels::InstructionSetLimit* limit);
 
 }  // namespace rlx::cpu

@@ -236,11 +236,8 @@ Prepared narrow_depthwise(const LoweringContext& c, const ConvolutionArgs& args,
 }
 
 bool has_narrow_convolutions() {
-  static const bool has = [] {
-    const kernels::ProductTarget target = kernels::product_target();
-    return kernels::has_onednn() && (target.has_bf16_dots || target.has_matrix_tiles);
-  }();
-  return has;
+  const kernels::ProductTarget target = kernels::product_target();
+  return kernels::has_onednn() && (target.has_bf16_dots || target.has_matrix_tiles);
 }
 
 Prepared narrow_convolution(const LoweringContext& c, const ConvolutionArgs& args, const EpilogueOperands& epilogue) {

@@ -18,7 +18,7 @@ namespace rlx::kernels {
 
 #if RLX_HAS_ONEDNN
 
-bool has_onednn() noexcept { return true; }
+bool has_onednn() noexcept { return !is_held_below_process(); }
 void use_one_openmp_thread() noexcept { omp_set_num_threads(1); }
 SingleThreadedOpenMp::SingleThreadedOpenMp() noexcept : before_(omp_get_max_threads()) {
   if (before_ != 1) omp_set_num_threads(1);
@@ -29,6 +29,7 @@ SingleThreadedOpenMp::~SingleThreadedOpenMp() {
 
 dnnl::engine& onednn_engine() {
   static auto* engine = [] {
+    const InstructionSetScope of_process(nullptr);
     // oneDNN takes a limit until its first primitive is made, which needs this engine.
     constexpr std::pair<InstructionSet, dnnl::cpu_isa> kLimits[] = {
         {InstructionSet::avx2, dnnl::cpu_isa::sse41},

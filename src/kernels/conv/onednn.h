@@ -6,7 +6,8 @@
 
 namespace rlx::kernels {
 
-/// True if this build contains oneDNN.
+/// True if this build contains oneDNN, and the calling thread is not held to fewer instructions than the process
+/// (kernels/vector/instruction_set.h): oneDNN takes one limit for all.
 bool has_onednn() noexcept;
 
 /// Sets the number of OpenMP threads of the calling thread to 1 for good. Each thread of our pool calls it when it

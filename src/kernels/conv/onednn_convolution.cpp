@@ -652,7 +652,7 @@ std::shared_ptr<ConvolutionWeights> convolution_weights(const void* data) {
 
 std::shared_ptr<const ConvolutionPlan> plan_convolution(const ConvolutionArgs& args, int64_t batch_groups, int threads,
                                                         std::shared_ptr<ConvolutionWeights> weights) {
-  if ((args.dtype != f32 && args.dtype != bf16) || args.out_dtype != f32) return nullptr;
+  if ((args.dtype != f32 && args.dtype != bf16) || args.out_dtype != f32 || !has_onednn()) return nullptr;
   const SingleThreadedOpenMp guard;
   for (const Convolution& candidate : candidates(args, batch_groups)) {
     try {

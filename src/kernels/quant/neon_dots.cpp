@@ -115,12 +115,11 @@ void multiply_by_pairs(int64_t steps, int64_t rows, const char* left, const char
 }  // namespace
 
 bool has_int8_dot_isa(Int8DotIsa isa) {
-  static const bool has_dots = is_permitted(InstructionSet::neon_dot) && processor_has(ArmExtension::dotprod),
-                    has_pairs = is_permitted(InstructionSet::neon_i8mm) && processor_has(ArmExtension::i8mm);
+  static const bool has_dots = processor_has(ArmExtension::dotprod), has_pairs = processor_has(ArmExtension::i8mm);
   switch (isa) {
     case Int8DotIsa::pairs: return true;
-    case Int8DotIsa::neon_dot: return has_dots;
-    case Int8DotIsa::neon_i8mm: return has_pairs;
+    case Int8DotIsa::neon_dot: return has_dots && is_permitted(InstructionSet::neon_dot);
+    case Int8DotIsa::neon_i8mm: return has_pairs && is_permitted(InstructionSet::neon_i8mm);
     default: return false;
   }
 }

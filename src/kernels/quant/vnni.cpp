@@ -95,25 +95,25 @@ constexpr MicroKernel kKernels256[kMaxRows256] = {multiply_256<1>, multiply_256<
                                                   multiply_256<5>};
 
 bool has_avx512_vnni() {
-  return is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx512vnni") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 bool has_avx_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   // A bit of CPUID leaf 7, subleaf 1. The AVX2 check says that the system saves the registers.
   constexpr unsigned kAvxVnni = 1u << 4;
-  return is_permitted(InstructionSet::avx512_vnni) && __builtin_cpu_supports("avx2") &&
-         __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
+  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 
 }  // namespace
 
 bool has_int8_dot_isa(Int8DotIsa isa) {
   static const bool has_512 = has_avx512_vnni(), has_256 = has_avx_vnni();
+  const bool may = is_permitted(InstructionSet::avx512_vnni);
   switch (isa) {
     case Int8DotIsa::tiles: return has_matrix_tiles();
-    case Int8DotIsa::avx512_vnni: return has_512 && product_lanes(f32) == 16;
-    case Int8DotIsa::avx_vnni: return has_256 && product_lanes(f32) >= 8;
+    case Int8DotIsa::avx512_vnni: return may && has_512 && product_lanes(f32) == 16;
+    case Int8DotIsa::avx_vnni: return may && has_256 && product_lanes(f32) >= 8;
     case Int8DotIsa::pairs: return true;
     default: return false;
   }

@@ -27,6 +27,7 @@
 #include "kernels/conv/onednn.h"
 #include "kernels/threads/external_pool.h"
 #include "kernels/threads/processor_count.h"
+#include "kernels/vector/instruction_set.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -112,6 +113,7 @@ struct ThreadPool::Job {
   TaskFunction fn;
   Share* shares;
   int threads;
+  const InstructionSetLimit* limit;  ///< of the caller
 
   void run(int self) noexcept {
     for (int i = 0; i < threads; ++i) {
@@ -207,7 +209,10 @@ void ThreadPool::work(Worker& worker) noexcept {
       worker.asleep.store(false);
     }
     if (!worker.state.compare_exchange_strong(seen, (seen & ~kPhase) | kRunning)) continue;  // revoked
-    worker.job->run(worker.share);
+    {
+      const InstructionSetScope as_caller(worker.job->limit);
+      worker.job->run(worker.share);
+    }
     worker.state.store((seen & ~kPhase) | kIdle);
     if (worker.callers_waiting.load() > 0) {
       { std::lock_guard lock(worker.mutex); }
@@ -226,7 +231,7 @@ void ThreadPool::parallel_for(int width, int64_t tasks, TaskFunction fn) noexcep
   }
   Shares shares;
   if (ThreadPoolInterface* pool = external_pool()) {
-    Job job{fn, shares.divide(tasks, wanted), wanted};
+    Job job{fn, shares.divide(tasks, wanted), wanted, InstructionSetScope::current()};
     // The program's threads may round otherwise, or flush subnormals: all slots compute as the caller does.
     std::fenv_t of_caller;
     std::fegetenv(&of_caller);
@@ -235,6 +240,7 @@ void ThreadPool::parallel_for(int width, int64_t tasks, TaskFunction fn) noexcep
       std::fegetenv(&own);
       std::fesetenv(&of_caller);
       const SingleThreadedOpenMp single;
+      const InstructionSetScope as_caller(job.limit);
       const bool outer = std::exchange(inside_task, true);
       job.run(static_cast<int>(slot));
       inside_task = outer;
@@ -259,7 +265,7 @@ void ThreadPool::parallel_for(int width, int64_t tasks, TaskFunction fn) noexcep
       claims[claimed++] = {worker, ticket};
   }
 
-  Job job{fn, shares.divide(tasks, claimed + 1), claimed + 1};
+  Job job{fn, shares.divide(tasks, claimed + 1), claimed + 1, InstructionSetScope::current()};
   for (int i = 0; i < claimed; ++i) {
     Worker& worker = *claims[i].worker;
     worker.job = &job;

@@ -9,7 +9,8 @@
 namespace rlx::kernels {
 
 /// The targets that the processor supports, as Highway's bits (HWY_AVX2 ...); after limit_targets(), the bits that it
-/// was given. Some may not be compiled in: mask them with HWY_TARGETS.
+/// was given. In an InstructionSetScope (instruction_set.h) those of its limit. Some may not be compiled in: mask them
+/// with HWY_TARGETS. None is where the processor has not even what the build takes for granted.
 int64_t available_targets();
 
 /// Replaces the available targets of the whole process; 0 restores the processor's own. The bits are not checked: pass

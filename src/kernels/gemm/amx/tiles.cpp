@@ -48,8 +48,8 @@ bool has_vector_instructions() {
 }
 /// Whether it has the one that rounds to bf16. All processors with tiles have it; tiles are emulated without it, too.
 bool has_rounding_to_bf16() {
-  static const bool has = is_permitted(kBF16Dots) && __builtin_cpu_supports("avx512bf16");
-  return has;
+  static const bool has = __builtin_cpu_supports("avx512bf16");
+  return has && is_permitted(kBF16Dots);
 }
 
 std::atomic<bool> is_emulated = false;
@@ -558,8 +558,12 @@ void multiply_int8_as(int64_t steps, const char* upper, const char* lower, const
 }  // namespace
 
 bool has_matrix_tiles() {
-  static const bool has =
-      is_permitted(InstructionSet::amx) && processor_has_tiles() && has_vector_instructions() && is_granted();
+  // Linux is asked for permission by the first that may use tiles.
+  const auto has_them = [] {
+    static const bool has = processor_has_tiles() && has_vector_instructions() && is_granted();
+    return has;
+  };
+  const bool has = is_permitted(InstructionSet::amx) && has_them();
   // Compares with the width of the chosen vectors, without a cpuid: in a virtual machine that takes 20 us.
   return (has || is_emulated.load(std::memory_order_relaxed)) && product_lanes(f32) == kTileRows;
 }

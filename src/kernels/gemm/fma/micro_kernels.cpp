@@ -40,11 +40,11 @@ constexpr float kMinExactBF16 = 0x1p-100f;
 
 bool has_bf16_dots() {
 #if HWY_ARCH_X86_64
-  static const bool has = is_permitted(kBF16Dots) && __builtin_cpu_supports("avx512bf16");
-  return has;
+  static const bool has = __builtin_cpu_supports("avx512bf16");
+  return has && is_permitted(kBF16Dots);
 #elif HWY_ARCH_ARM_A64
-  static const bool has = is_permitted(kBF16Dots) && processor_has(ArmExtension::bf16);
-  return has;
+  static const bool has = processor_has(ArmExtension::bf16);
+  return has && is_permitted(kBF16Dots);
 #else
   return false;
 #endif
