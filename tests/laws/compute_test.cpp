@@ -206,7 +206,7 @@ class NarrowOp {
     if (!compiled_ && !runner) {
       CompileOptions options = CompileOptions::from_environment();
       options.compute = low_ == f16 ? Compute::as_f16 : Compute::as_bf16;
-      compiled_ = Session(Device::cpu(), {1}).compile(graph_, options);
+      compiled_ = Session(Device::from_environment(), {1}).compile(graph_, options);
     }
     if (takes_one_) inputs.push_back(Tensor::of<float>({1, 1}, {1}));
     const std::vector<Tensor> got = runner ? runner(rule_, inputs) : compiled_->run_ordered(inputs);
@@ -318,7 +318,7 @@ class NarrowOp {
         for (const KernelDispatch dispatch : {KernelDispatch::native, KernelDispatch::common}) {
           CompileOptions options;
           options.kernel_dispatch = dispatch;
-          compiled_f32_.push_back(Session(Device::cpu(), {1}).compile(case_.graph(op_), options));
+          compiled_f32_.push_back(Session(Device::from_environment(), {1}).compile(case_.graph(op_), options));
         }
       for (const CompiledGraph& compiled : compiled_f32_) own_.push_back(compiled.run_ordered(operands));
     }
@@ -460,7 +460,7 @@ class IntegerOp {
       : op_(op), case_(c), graph_(weighted(op, c)), rule_(quantize_products(graph_)) {
     CompileOptions options = CompileOptions::from_environment();
     options.compute = Compute::as_i8;
-    compiled_ = Session(Device::cpu(), {1}).compile(graph_, options);
+    compiled_ = Session(Device::from_environment(), {1}).compile(graph_, options);
     for (const Node& node : rule_.nodes()) {
       if (node.op == &op::dynamic_quantize) w_axes_ = node.attrs.as<DynamicQuantizeAttrs>().axes;
       if (node.op == &op::dynamic_quantize_matmul) {
@@ -681,7 +681,7 @@ TEST_CASE("a fused activation gives PyTorch's values of infinities, NaN and larg
         }
         CompileOptions options = CompileOptions::from_environment();
         options.compute = compute;
-        CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, options);
+        CompiledGraph compiled = Session(Device::from_environment(), {1}).compile(g, options);
         compiled.set_param("b", Tensor::of<float>({n}, bias));
         compiled.set_param("w", Tensor(f32, is_image ? Shape{n, k, 3, 3} : Shape{n, k}));
         const Tensor y = compiled.run({{"x", Tensor(f32, is_image ? Shape{1, k, 6, 6} : Shape{pixels, k})}})[0];
