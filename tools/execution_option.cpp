@@ -8,7 +8,7 @@
 
 namespace rlx::tools {
 
-// Options of the command line that a profile has a key for.
+// Options of the command line that stand above what a profile says; a profile has a key for all of them but --isa.
 constexpr std::array kOverridden = {"--device", "--target",   "--threads", "--accuracy", "--compute",
                                     "--narrow", "--fallback", "--place",   "--bound",    "--batch-invariant",
                                     "--strict", "--context",  "--cache",   "--isa"};

@@ -206,10 +206,13 @@ void Where::run() {
   if (is_package(model) && !execution->is_given() && Device::parse(target).backend() == "coreml") return predict();
   if (!function.empty()) throw UsageError("--function is for Core ML packages and --target coreml");
   // Of a compiled graph: what it says of the device that it was compiled for, unless another one is asked for.
+  const bool is_compiled = target_option->count() == 0 && !execution->is_given() && is_artifact(model);
+  if (is_compiled && asks_for_numbers(compile))
+    throw UsageError(text_of("--accuracy, --compute, --batch-invariant, --narrow and --isa are for `rlx compile`: '",
+                             model, "' is compiled already"));
   DispatchReport report =
-      target_option->count() == 0 && !execution->is_given() && is_artifact(model)
-          ? artifact_info(model).report
-          : dispatch_report(execution->specialized(load_model(model)), Device::parse(target), compile);
+      is_compiled ? artifact_info(model).report
+                  : dispatch_report(execution->specialized(load_model(model)), Device::parse(target), compile);
   write_out(json ? report.json() + "\n" : nodes ? nodes_text(report) : text_of(report));
   size_t other = report.lines.size() - report.count(Verdict::native), missing = report.count(Verdict::missing);
   if (strict && other)

@@ -40,7 +40,7 @@ std::vector<Device> devices_besides(const Device& main, const CompileOptions& op
 }
 
 void require_instruction_set(std::vector<Device> devices, const std::string& isa) {
-  if (isa.empty()) return;
+  if (isa.empty() || isa == "native") return;  // no limit
   std::string names;
   for (const Device& device : devices) {
     if (backend_of(device)->with_instruction_set(isa)) return;

@@ -97,7 +97,7 @@ std::string time_text(double us) {
 }
 
 DevicePrediction prediction_for(const Graph& fixed, const Device& device, int threads, CompileOptions options) {
-  if (!options.isa.empty() && backend_of(device)->with_instruction_set(options.isa))
+  if (backend_with(device, options.isa)->target().detail != backend_of(device)->target().detail)
     return {device,
             {},
             text_of("speeds are measured by what the process uses of the processor, not by isa=", options.isa,

@@ -174,7 +174,7 @@ void require_complete(const DispatchReport& report, bool strict) {
         "\n  name devices that may run what this one does not take, to allow it: CompileOptions::fallback, --fallback, "
         "RLX_FALLBACK";
   if (list.empty()) return;
-  const std::string device = report.target.substr(0, report.target.find(" ("));  // not who runs it
+  const std::string device = report.target.substr(0, report.target.find(" ("));  // without the instruction set
   throw CompileError(
       text_of(device, strict ? " cannot run all of this graph natively:" : " cannot run this graph:", list), report);
 }

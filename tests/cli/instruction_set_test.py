@@ -104,6 +104,25 @@ class InstructionSets(ProgramTest):
                                RLX_ISA=least)
             self.assertIn(f"under RLX_ISA={least}", error)
 
+    def test_a_compiled_graph_runs_where_its_set_is_the_process_s_own(self):
+        graph, image = self.file("g.rlx", GRAPH), self.file("i.rlx", IMAGE)
+        for name in self.available():
+            for model in graph, image:
+                compiled = os.path.join(self.folder, f"{name}.rlxc")
+                self.succeeds("compile", model, "-o", compiled, "--isa", name)
+                self.assertIn(f"on cpu ({name}):", self.succeeds("where", compiled, RLX_ISA=name))
+                self.succeeds("run", compiled, "--random", RLX_ISA=name)
+                self.succeeds("compile", model, "-o", compiled, "--isa", name, RLX_ISA=name)
+                self.succeeds("run", compiled, "--random")
+        self.fails(2, "is compiled already", "where", compiled, "--isa", name)
+
+    def test_native_is_no_limit(self):
+        graph = self.file("g.rlx", GRAPH)
+        for target in "cpu", "tiny", "coreml":
+            self.assertEqual(self.succeeds("where", graph, "--target", target, "--isa", "native"),
+                             self.succeeds("where", graph, "--target", target))
+        self.assertIn("on tiny:", self.succeeds("where", graph, "--target", "tiny"))
+
     def test_scalar_is_there_or_says_why_not(self):
         result = rlx("devices", RLX_ISA="scalar")
         if result.returncode == 0:

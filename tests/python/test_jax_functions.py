@@ -205,6 +205,21 @@ def test_a_ragged_dim_that_is_contracted_gives_a_sum_for_each_group():
         close(rlx.lax.ragged_dot_general(lhs, rhs, sizes, numbers), wanted, 1e-6)
     with pytest.raises(NotImplementedError, match="ragged dim contracted"):
         rlx.lax.ragged_dot_general(x, y, sizes, rlx.lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [1], []))
+    with pytest.raises(rlx.Error, match=r"group_sizes\[g\] here, got the shape \(1, 3\)"):
+        rlx.lax.ragged_dot_general(x, y, sizes[None], rlx.lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], []))
+    with pytest.raises(TypeError, match="ragged_dot takes integers as group_sizes, got f32"):
+        rlx.lax.ragged_dot(x, np.ones((3, 4, 2), np.float32), np.float32([2, 0, 3]))
+
+
+def test_rows_behind_all_groups_touch_no_gradient():
+    x, w, sizes = np.ones((5, 2), np.float32), np.ones((2, 2, 3), np.float32), np.int32([1, 2])
+    x[3], x[4] = np.inf, np.nan  # JAX 0.10.2: the sum of the products has the gradients below
+    of_x, of_w = rlx.grad(lambda a, b: rlx.numpy.sum(rlx.lax.ragged_dot(a, b, sizes)), (0, 1))(x, w)
+    close(of_w, np.stack([np.full((2, 3), 1, np.float32), np.full((2, 3), 2, np.float32)]), 0)
+    close(of_x, np.repeat(np.float32([[3], [3], [3], [0], [0]]), 2, axis=1), 0)
+    w[1] = np.inf  # chosen by no row
+    of_x, = rlx.grad(lambda a: rlx.numpy.sum(rlx.lax.ragged_dot(a, w, np.int32([2, 0]))), (0,))(np.ones((5, 2), np.float32))
+    close(of_x, np.repeat(np.float32([[3], [3], [0], [0], [0]]), 2, axis=1), 0)
 
 
 # ---- special functions beside SciPy, over their whole range ----

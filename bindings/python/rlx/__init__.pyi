@@ -133,6 +133,7 @@ class Session:
         fallback: _Names | None = ...,
         placement: _Placement = ...,
         narrow: bool = ...,
+        isa: str = ...,
         bounds: Mapping[str, int] | None = ...,
     ) -> Compiled: ...
     def load(self, path: str | PathLike[str]) -> Compiled: ...
@@ -155,6 +156,7 @@ class Session:
         fallback: _Names | None = ...,
         placement: _Placement = ...,
         narrow: bool = ...,
+        isa: str = ...,
         bounds: Mapping[str, int] | None = ...,
     ) -> dict[str, Any]: ...
 
@@ -193,6 +195,7 @@ def dispatch_report(
     fallback: _Names | None = ...,
     placement: _Placement = ...,
     narrow: bool = ...,
+    isa: str = ...,
     bounds: Mapping[str, int] | None = ...,
 ) -> dict[str, Any]: ...
 
@@ -250,7 +253,7 @@ def jit(
     rounding: _Rounding = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
     force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
     fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...,
-    narrow: bool = ...
+    narrow: bool = ..., isa: str = ...
 ) -> Jit[_F]: ...
 @overload
 def jit(
@@ -260,7 +263,7 @@ def jit(
     rounding: _Rounding = ..., kernel_dispatch: _Dispatch = ..., mode: _Mode = ..., force_common: _Names = ...,
     force_native: _Names = ..., skip_passes: _Names = ..., cache_dir: str | PathLike[str] | None = ...,
     fallback: _Names | None = ..., placement: _Placement = ..., compute: _Compute = ...,
-    narrow: bool = ...
+    narrow: bool = ..., isa: str = ...
 ) -> Callable[[_F], Jit[_F]]: ...
 def set_num_threads(threads: int) -> None: ...
 def get_num_threads() -> int: ...

@@ -56,6 +56,7 @@ def load(
     compute: Literal["f32", "f16", "bf16", "int8", "auto"] = ...,
     fallback: _Names | None = ...,
     placement: _Placement = ...,
+    isa: str = ...,
 ) -> LanguageModel: ...
 
 class LanguageModel:

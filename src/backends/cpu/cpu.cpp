@@ -56,8 +56,10 @@ class Cpu final : public Backend {
   }
   std::vector<TargetFact> facts() const override {
     const InstructionSetScope scope(limit_);
-    return {{"processor", kernels::instruction_set()},
-            {"convolution library", kernels::has_onednn() ? "oneDNN" : "none"}};
+    std::vector<TargetFact> facts{{"processor", kernels::instruction_set()}};
+    // A program that is held to a set may call oneDNN in a process whose own set is that one, and not in another.
+    if (!limit_) facts.push_back({"convolution library", kernels::has_onednn() ? "oneDNN" : "none"});
+    return facts;
   }
   std::vector<std::string> registered_kernels(const Graph* program) const override {
     return registered_kernel_names(program);

@@ -121,7 +121,7 @@ class SimulatedDevice final : public Backend {
   std::string unavailable() const override { return ""; }
   Target target() const override {
     Target target = cpu().target();
-    target.name = traits_.name;
+    target.name = traits_.name, target.detail = "";
     target.limits = traits_.limits;
     if (traits_.limits.buffers_per_launch) {  // a fused region may have more
       target.fuses_elementwise = nullptr;

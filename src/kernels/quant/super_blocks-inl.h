@@ -17,8 +17,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 /// An element is scale * q - min. With the integer that is nearest to min / scale it is scale * (q - zero_point) +
-/// rest: a product with integers, and a rest that is small beside the scale. The zero point is at most `largest`, the
-/// largest q; if the scale is 0 it is any integer in that range.
+/// rest: a product with integers, and a rest of at most half the scale. The zero point is at most `largest`, the
+/// largest q: where min is more than `largest` scales, or the scale is 0, the rest is as large as it has to be.
 struct RunOfRows {
   __m512 scale, zero_point, rest;
 };

@@ -57,7 +57,7 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
     if group_offset is not None:
         raise NotImplementedError(at_user_line("ragged_dot takes no group_offset"))
     lhs, rhs = operands_of_one_dtype("ragged_dot", lhs, rhs)
-    sizes = as_array(group_sizes)
+    sizes = _group_sizes("ragged_dot", group_sizes)
     if lhs.ndim != 2 or rhs.ndim != 3 or sizes.shape != (rhs.shape[0],):
         raise Error(at_user_line(f"ragged_dot takes lhs[m, k], rhs[g, k, n] and group_sizes[g], got shapes {lhs.shape}, {rhs.shape} and "
                                  f"{sizes.shape}"), "shape_mismatch")
@@ -65,8 +65,15 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
     if _dtypes.bits(result) > _dtypes.bits(lhs.dtype_name):
         lhs, rhs = convert(lhs, result), convert(rhs, result)
     group = _groups_of_rows(lhs.shape[0], sizes)
-    made = ops.grouped_matmul(lhs, rhs, rnp.minimum(group, rhs.shape[0] - 1))
+    made = ops.grouped_matmul(lhs, rhs, group)  # NaN behind all groups, with a gradient of 0
     return convert(rnp.where(rnp.expand_dims(group < rhs.shape[0], 1), made, rnp.zeros_like(made)), result)
+
+
+def _group_sizes(name, group_sizes):
+    sizes = as_array(group_sizes)
+    if not _dtypes.is_integer(sizes.dtype_name):
+        raise TypeError(at_user_line(f"{name} takes integers as group_sizes, got {sizes.dtype_name}"))
+    return sizes
 
 
 def _groups_of_rows(rows, sizes):
@@ -79,7 +86,9 @@ def _groups_of_rows(rows, sizes):
 def _ragged_sums(lhs, rhs, group_sizes, result):
     """lhs[m, k] and rhs[m, n] contracted over the rows of each group: [g, k, n]."""
     lhs, rhs = operands_of_one_dtype("ragged_dot_general", lhs, rhs)
-    sizes = as_array(group_sizes)
+    sizes = _group_sizes("ragged_dot_general", group_sizes)
+    if sizes.ndim != 1:
+        raise Error(at_user_line(f"ragged_dot_general takes group_sizes[g] here, got the shape {sizes.shape}"), "shape_mismatch")
     result = lhs.dtype_name if result is None else _dtypes.name_of(result)
     if _dtypes.bits(result) > _dtypes.bits(lhs.dtype_name):
         lhs, rhs = convert(lhs, result), convert(rhs, result)

@@ -26,7 +26,8 @@ bool has_single(const int32_t (&singles)[2 * kTileRows]) {
   return std::any_of(std::begin(singles), std::end(singles), [](int32_t at) { return at >= 0; });
 }
 
-/// Adds the sums of a piece of k and those of the pieces before it, to where the first (`to_sums`) or the last stand.
+/// Adds `sums`, of a piece of k, and `so_far`, of the pieces before it. The result replaces `sums` if `to_sums`, and
+/// `so_far` otherwise.
 void add_sums(float* so_far, int64_t rows, bool to_sums, float* sums, int64_t stride) {
   for (int64_t i = 0; i < rows; ++i, so_far += kTiledColumns, sums += stride) {
     float* const to = to_sums ? sums : so_far;
