@@ -188,8 +188,8 @@ const InstructionSetLimit* instruction_set_limit(std::string_view name, std::str
   const int64_t targets = targets_within(*set, what);
   auto* chosen = new hwy::ChosenTarget;
   chosen->Update(targets);
-  auto made = std::make_unique<InstructionSetLimit>(
-      InstructionSetLimit{*set, name_of(*set) != used_instruction_set(), targets, chosen});
+  const auto used = named(used_instruction_set(), what);  // less than amx where the system permits no tiles
+  auto made = std::make_unique<InstructionSetLimit>(InstructionSetLimit{*set, used && *set < *used, targets, chosen});
   has_thread_limits.store(true);
   const InstructionSetScope within(made.get());
   if (&hwy::GetChosenTarget() != chosen)
