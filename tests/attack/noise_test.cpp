@@ -83,6 +83,24 @@ TEST_CASE("an index may be another one where two elements are a rounding apart, 
   CHECK(tie.excused[size_t(Excuse::flipped)] == 1);
 }
 
+TEST_CASE("the inverse of a matrix that is singular but for rounding may be NaN, and no other") {
+  const std::string inverse = R"(  %0 = input() @"x" : f32[3, 3]
+  %1 = inverse(%0) : f32[3, 3]
+  return %1 @"y"
+)";
+  const auto matrix = [](std::initializer_list<double> of) {
+    Tensor x(f32, {3, 3});
+    size_t i = 0;
+    for (double each : of) store<double>(x, i++, each);
+    return x;
+  };
+  const auto lost = [](Tensor& y) { store<double>(y, 0, std::nan("")); };
+  const Compared singular = judged(inverse, matrix({0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}), lost);
+  CHECK(singular.why == "");
+  CHECK(singular.excused[size_t(Excuse::not_finite)] == 1);
+  CHECK(judged(inverse, matrix({4, 1, 0, 1, 3, 1, 0, 1, 2}), lost).why != "");
+}
+
 TEST_CASE("what overflows in f16 need not do so where `relaxed` computes in f32, but must be that number") {
   const std::string squares = R"(  %0 = input() @"x" : f16[2]
   %1 = mul(%0, %0) : f16[2]

@@ -158,19 +158,19 @@ def test_jit_takes_a_device_threads_and_options(data):
 def test_a_program_is_held_to_an_instruction_set(data):
     """By its report; tests/runtime/instruction_sets_test.cpp compares bits with those of a process under RLX_ISA."""
     x, w, wanted = data
-    used = rlx.Session().compile(GRAPH).report()["target"]
+    used = rlx.Session("cpu").compile(GRAPH).report()["target"]
     least = "sse4" if platform.machine() in ("x86_64", "AMD64") else "neon"
-    compiled = rlx.Session(threads=1).compile(GRAPH, isa=least)
-    assert compiled.report()["target"] == f"cpu ({least})" and rlx.Session().compile(GRAPH).report()["target"] == used
+    compiled = rlx.Session("cpu", threads=1).compile(GRAPH, isa=least)
+    assert compiled.report()["target"] == f"cpu ({least})" and rlx.Session("cpu").compile(GRAPH).report()["target"] == used
     compiled.set_param("w", w)
     close(compiled.run({"x": x.copy()})["y"], wanted.astype("f4"), 1e-6)
-    assert rlx.jit(lambda x, w: rlx.nn.softmax(x @ w), isa=least)(x, w).shape == wanted.shape
+    assert rlx.jit(lambda x, w: rlx.nn.softmax(x @ w), device="cpu", isa=least)(x, w).shape == wanted.shape
     with pytest.raises(rlx.Error, match="isa=mmx is no instruction set: take one of "):
-        rlx.Session().compile(GRAPH, isa="mmx")
+        rlx.Session("cpu").compile(GRAPH, isa="mmx")
     with pytest.raises(rlx.Error, match="is an option of the device cpu"):
         rlx.Session("coreml").compile(GRAPH, isa=least)
     with pytest.raises(TypeError, match="isa is the name of an instruction set, got 3"):
-        rlx.Session().compile(GRAPH, isa=3)
+        rlx.Session("cpu").compile(GRAPH, isa=3)
 
 
 def test_devices_say_what_they_are():

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <sstream>
@@ -40,6 +41,18 @@ auto with_node(const Node& node, F f) {
           fail(ErrorCode::internal, "MLX failed: ", e.what());
         }
       });
+}
+
+/// MLX's allocator for the processor gives null where memory is out, and its kernels write there. A large result is
+/// therefore first asked of malloc(), which touches no page of it. Views have no memory of their own.
+void require_memory(const Node& node, const mx::array& result) {
+  constexpr size_t kLarge = size_t{1} << 28;
+  if (result.nbytes() < kLarge || node.op == &op::broadcast_in_dim || node.op == &op::reshape ||
+      node.op == &op::transpose || mx::is_available(mx::Device::gpu))
+    return;
+  void* probe = std::malloc(result.nbytes());
+  if (!probe) fail(ErrorCode::out_of_memory, "there is no memory for its result of ", result.nbytes(), " bytes");
+  std::free(probe);
 }
 
 /// What MLX makes of `f` when it compiles it: a function of arrays, which it traces when it is first called. MLX keeps
@@ -258,6 +271,7 @@ struct Plan::Body {
       for (size_t r = 0; r < made.size(); ++r)
         if (made[r].shape() != l.shape(r) || made[r].dtype() != l.dtype(r))
           fail(ErrorCode::internal, "the lowering gives another type than ", node.types[r]);
+      for (const mx::array& result : made) require_memory(node, result);
       return made;
     });
   }
