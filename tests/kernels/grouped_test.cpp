@@ -2,10 +2,14 @@
 // rows a group has, in whatever order they stand.
 #include "kernels/gemm/grouped.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <span>
 
 #include "kernels/kernel_test.h"
 #include "kernels/threads/thread_pool.h"
+#include "support/emulated_tiles.h"
 
 using namespace rlx;
 using namespace rlx::kernels;
@@ -29,6 +33,18 @@ std::vector<Choice> choices(int64_t m, int64_t groups) {
     one.groups.push_back(groups - 1);
   }
   return {mixed, sorted, between, one};
+}
+/// Orders of rows of which group g has `counts[g]`: all groups follow each other, or do so backwards, or are mixed.
+std::vector<Choice> orders(std::span<const int64_t> counts) {
+  Choice in_order{"in order", {}}, backwards{"backwards", {}}, mixed{"mixed", {}};
+  for (size_t group = 0; group < counts.size(); ++group)
+    in_order.groups.insert(in_order.groups.end(), static_cast<size_t>(counts[group]), static_cast<int64_t>(group));
+  backwards.groups.assign(in_order.groups.rbegin(), in_order.groups.rend());
+  mixed.groups = in_order.groups;
+  Random random(5);
+  for (size_t i = mixed.groups.size(); i > 1; --i)
+    std::swap(mixed.groups[i - 1], mixed.groups[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
+  return {in_order, backwards, mixed};
 }
 Elements index_of(DType dtype, const Choice& choice) {
   Elements index(dtype, static_cast<int64_t>(choice.groups.size()));
@@ -102,6 +118,7 @@ TEST_CASE("sums of outer products by segment, of which empty ones are zeros") {
         GroupedGemmSpec s;
         s.m = m, s.n = n, s.k = k, s.groups = groups, s.lhs_stride = k, s.rhs_stride = y_stride;
         s.dtype = t, s.index_dtype = i64;
+        Elements first(t, groups * k * n);
         for (int threads : {1, 3}) {
           s.threads = threads;
           Elements y = Elements::filled(t, groups * k * n, 7);
@@ -118,8 +135,114 @@ TEST_CASE("sums of outer products by segment, of which empty ones are zeros") {
                 const int64_t at = (group * k + l) * n + j;
                 require_close(t, at, y[at], want, 8, scale);
               }
+          if (threads == 1) first = y;
+          else CHECK(std::memcmp(first.data(), y.data(), static_cast<size_t>(groups * k * n) * byte_size(t)) == 0);
         }
       }
+}
+
+namespace {
+
+// Of one row, of as few as tiles take, of others, of none, of a number between those that are planned, and of so many
+// that tiles take weights along k, too.
+constexpr int64_t kRowsOfGroups[] = {1, 24, 40, 0, 27, 66};
+constexpr int64_t kRows = 158, kDepth = 72, kColumns = 80;
+
+GroupedGemmSpec tiled_spec(DType t) {
+  GroupedGemmSpec s;
+  s.m = kRows, s.n = kColumns, s.k = kDepth, s.groups = std::ssize(kRowsOfGroups);
+  s.lhs_stride = kDepth, s.rhs_stride = kColumns;
+  s.w_group_stride = kDepth * kColumns, s.w_k_stride = kColumns;
+  s.dtype = t, s.index_dtype = i32;
+  return s;
+}
+/// Whether a group of so many rows is multiplied by matrix tiles.
+template <class Gemm>
+bool takes_tiles(GroupedGemmSpec s, int64_t rows) {
+  s.m = rows;
+  return Gemm(s).strategy().starts_with("bf16 tiles");
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(MatrixTiles, "groups of as many rows as matrix tiles take are multiplied like others, in any order") {
+  const int64_t m = kRows, k = kDepth, n = kColumns;
+  for (DType t : float_dtypes())
+    for (const bool along_k : {false, true}) {
+      GroupedGemmSpec s = tiled_spec(t);
+      if (along_k) s.w_k_stride = 1, s.w_n_stride = k;
+      if (are_there) {
+        CHECK(takes_tiles<GroupedGemm>(s, 66) == (t != f64));
+        CHECK(takes_tiles<GroupedGemm>(s, 24) == (t != f64 && !(t == f32 && along_k)));
+        CHECK(!takes_tiles<GroupedGemm>(s, 1));
+      }
+      const Elements lhs = Elements::random(t, m * k, 1, -1, 1);
+      Elements w = Elements::random(t, s.groups * k * n, 2, -1, 1);
+      for (int64_t i = 0; i < k * n; ++i) w.set(3 * k * n + i, NAN);  // no row chooses it
+      const std::vector<double> x = lhs.values(), weights = w.values();
+      for (const Choice& choice : orders(kRowsOfGroups)) {
+        INFO(std::string(name_of(t)), std::string(along_k ? ", weights along k, " : ", weights along n, "),
+             std::string(choice.name));
+        REQUIRE(choice.groups.size() == static_cast<size_t>(m));
+        Elements first(t, m * n);
+        for (int threads : {1, 3}) {
+          s.threads = threads;
+          Elements y = Elements::filled(t, m * n, 7);
+          run(GroupedGemm(s), lhs, w, index_of(i32, choice), y);
+          if (threads > 1) {
+            CHECK(std::memcmp(first.data(), y.data(), static_cast<size_t>(m * n) * byte_size(t)) == 0);
+            continue;
+          }
+          first = y;
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < n; ++j) {
+              const int64_t begin = choice.groups[static_cast<size_t>(i)] * s.w_group_stride + j * s.w_n_stride;
+              double want = 0, scale = 0;
+              for (int64_t l = 0; l < k; ++l) {
+                const double term =
+                    x[static_cast<size_t>(i * k + l)] * weights[static_cast<size_t>(begin + l * s.w_k_stride)];
+                want += term, scale += std::abs(term);
+              }
+              require_close(t, i * n + j, y[i * n + j], want, 8, scale);
+            }
+        }
+      }
+    }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "segments of as many rows as matrix tiles take are summed like others, in any order") {
+  const int64_t m = kRows, k = kDepth, n = kColumns;
+  for (DType t : float_dtypes()) {
+    GroupedGemmSpec s = tiled_spec(t);
+    if (are_there) {
+      CHECK(takes_tiles<SegmentGemm>(s, 66) == (t != f64));
+      CHECK(takes_tiles<SegmentGemm>(s, 40) == (t != f64));
+      CHECK(!takes_tiles<SegmentGemm>(s, 24));
+    }
+    const Elements lhs = Elements::random(t, m * k, 1, -1, 1), rhs = Elements::random(t, m * n, 2, -1, 1);
+    const std::vector<double> x = lhs.values(), other = rhs.values();
+    for (const Choice& choice : orders(kRowsOfGroups)) {
+      INFO(std::string(name_of(t)), ", ", std::string(choice.name));
+      std::vector<double> want(static_cast<size_t>(s.groups * k * n)), scale(want.size());
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t l = 0; l < k; ++l)
+          for (int64_t j = 0; j < n; ++j) {
+            const auto at = static_cast<size_t>((choice.groups[static_cast<size_t>(i)] * k + l) * n + j);
+            const double term = x[static_cast<size_t>(i * k + l)] * other[static_cast<size_t>(i * n + j)];
+            want[at] += term, scale[at] += std::abs(term);
+          }
+      Elements first(t, s.groups * k * n);
+      for (int threads : {1, 3}) {
+        s.threads = threads;
+        Elements y = Elements::filled(t, s.groups * k * n, 7);
+        run(SegmentGemm(s), lhs, rhs, index_of(i32, choice), y);
+        if (threads == 1) first = y;
+        else CHECK(std::memcmp(first.data(), y.data(), want.size() * byte_size(t)) == 0);
+        for (size_t at = 0; at < want.size(); ++at)
+          require_close(t, static_cast<int64_t>(at), y[static_cast<int64_t>(at)], want[at], 8, scale[at]);
+      }
+    }
+  }
 }
 
 TEST_CASE("a choice may be of any integer dtype, and products may be over nothing and of nothing") {

@@ -2,6 +2,7 @@
 // Kernels: tests/kernels/product_accuracy_test.cpp.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -293,6 +294,108 @@ TEST_CASE("batch-invariant rows have the same bits alone and among others, also 
         CHECK(std::memcmp(some.data(), of_all.data(), some.byte_count()) == 0);
       }
     }
+}
+
+namespace {
+
+/// A product of rows that choose an expert each.
+struct GroupedProduct {
+  const char* name;
+  /// Of w[experts, n, k] in f32: what the graph is given.
+  std::vector<NamedTensor> (*params)(const Tensor& w);
+  Value (*build)(Value x, Value index, const std::vector<Value>& params);
+};
+
+constexpr int64_t kExperts = 3, kExpertDepth = 256, kExpertColumns = 66, kCodesTogether = 32;
+
+/// [experts, k, n] of w[experts, n, k], each element made from one by `of`.
+template <class F>
+Tensor along_columns(const Tensor& w, DType dtype, F of) {
+  Tensor turned(dtype, {kExperts, kExpertDepth, kExpertColumns});
+  for (int64_t e = 0; e < kExperts; ++e)
+    for (int64_t p = 0; p < kExpertDepth; ++p)
+      for (int64_t j = 0; j < kExpertColumns; ++j)
+        of(turned, static_cast<size_t>((e * kExpertDepth + p) * kExpertColumns + j),
+           w.values<float>()[static_cast<size_t>((e * kExpertColumns + j) * kExpertDepth + p)]);
+  return turned;
+}
+const GroupedProduct kGroupedProducts[] = {
+    {"grouped_matmul",
+     [](const Tensor& w) {
+       return std::vector<NamedTensor>{
+           {"w", along_columns(w, f32, [](Tensor& t, size_t i, float v) { t.mutable_values<float>()[i] = v; })}};
+     },
+     [](Value x, Value index, const std::vector<Value>& params) { return grouped_matmul(x, params[0], index); }},
+    {"grouped_matmul along k",
+     [](const Tensor& w) {
+       return std::vector<NamedTensor>{{"w", w}};
+     },
+     [](Value x, Value index, const std::vector<Value>& params) {
+       return grouped_matmul(x, transpose(params[0], {0, 2, 1}), index);
+     }},
+    {"dequant_grouped_matmul of q8_0",
+     [](const Tensor& w) {
+       return std::vector<NamedTensor>{{"w", quantized(w, q8_0)}};
+     },
+     [](Value x, Value index, const std::vector<Value>& params) {
+       return dequant_grouped_matmul(x, params[0], index);
+     }},
+    {"dequant_grouped_matmul of i8",
+     [](const Tensor& w) {
+       Tensor scales(f32, {kExperts, kExpertDepth / kCodesTogether, kExpertColumns});
+       for (size_t i = 0; i < scales.element_count(); ++i)
+         scales.mutable_values<float>()[i] = 0.01f + 0.001f * static_cast<float>(i % 7);
+       return std::vector<NamedTensor>{{"w", along_columns(w, i8,
+                                                           [](Tensor& t, size_t i, float v) {
+                                                             store<int64_t>(t, i, static_cast<int64_t>(v * 1000) % 128);
+                                                           })},
+                                       {"scales", scales}};
+     },
+     [](Value x, Value index, const std::vector<Value>& params) {
+       return dequant_grouped_matmul(x, params[0], index, {params[1]}, kCodesTogether, true);
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("batch-invariant rows of experts have the same bits alone and among others of their expert") {
+  constexpr int64_t kAll = 100;
+  const Matrix all = filled(accuracy::kRows[0], kAll, kExpertDepth, 3),
+               w = filled(accuracy::kWeights[0], kExperts * kExpertColumns, kExpertDepth, 4);
+  // One expert has most of the rows, and rows are not in the order of their experts.
+  const auto expert_of = [](int64_t row) { return static_cast<int32_t>(row % 5 < 3 ? 1 : row % 5 == 3 ? 0 : 2); };
+  for (const GroupedProduct& product : kGroupedProducts) {
+    const auto params = product.params(tensor_of(w, {kExperts, kExpertColumns, kExpertDepth}));
+    Graph g("experts");
+    const Dim rows = Dim::symbol("B");
+    const Value x = g.input("x", f32, {rows, kExpertDepth}), index = g.input("index", i32, {rows});
+    std::vector<Value> given;
+    for (const auto& [name, value] : params) given.push_back(g.param(name, value.type()));
+    g.output(product.build(x, index, given));
+    CompiledGraph compiled = Session(Device::cpu(), {2}).compile(g, with(Accuracy::as_f32, true));
+    for (const auto& [name, value] : params) compiled.set_param(name, value);
+    const auto run_rows = [&](int64_t first, int64_t count) {
+      Matrix some(count, kExpertDepth);
+      std::vector<int32_t> chosen;
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t p = 0; p < kExpertDepth; ++p) some.at(i, p) = all.at(first + i, p);
+        chosen.push_back(expert_of(first + i));
+      }
+      return compiled.run(
+          {{"x", tensor_of(some, {count, kExpertDepth})}, {"index", Tensor::of<int32_t>({count}, chosen)}})[0];
+    };
+    const Tensor of_all = run_rows(0, kAll);
+    const size_t row_bytes = of_all.byte_count() / kAll;
+    const auto same_as_all = [&](int64_t first, int64_t count) {
+      const Tensor some = run_rows(first, count);
+      return std::memcmp(some.data(), of_all.data() + static_cast<size_t>(first) * row_bytes, some.byte_count()) == 0;
+    };
+    INFO(std::string(product.name));
+    CHECK(std::all_of(of_all.values<float>().begin(), of_all.values<float>().end(),
+                      [](float v) { return std::isfinite(v); }));
+    for (int64_t row = 0; row < kAll; ++row) CHECK_MESSAGE(same_as_all(row, 1), "row ", row, " alone");
+    for (const int64_t count : {2, 5, 12, 33, 64}) CHECK_MESSAGE(same_as_all(7, count), count, " rows");
+  }
 }
 
 }  // namespace rlx

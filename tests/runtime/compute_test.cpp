@@ -511,13 +511,21 @@ TEST_CASE("a row with a number that is not finite is NaN in int8, and no other r
 }
 
 TEST_CASE("int8 has the same bits by its kernel, by the decomposition, by rows alone, and with any threads") {
-  for (const auto& [rows, k, n] : {std::array<int64_t, 3>{1, 48, 16}, {3, 65, 17}, {40, 100, 40}, {300, 130, 70}}) {
+  // Threads divide the columns of few rows, the rows of many, and the columns where they are more than twice the rows.
+  for (const auto& [rows, k, n] : {std::array<int64_t, 3>{1, 48, 16},
+                                   {3, 65, 17},
+                                   {40, 100, 40},
+                                   {300, 130, 70},
+                                   {128, 64, 300},
+                                   {200, 64, 450}}) {
+    CAPTURE(rows);
+    CAPTURE(n);
     IntegerLayer layer(rows, k, n);
     CompileOptions common = computed(Compute::as_i8);
     common.force_common = {"dynamic_quantize_matmul"};
     const std::vector<float> y = layer.run(computed(Compute::as_i8));
     CHECK(layer.run(common) == y);
-    CHECK(layer.run(computed(Compute::as_i8), 2) == y);
+    for (const int threads : {2, 3}) CHECK(layer.run(computed(Compute::as_i8), threads) == y);
     CHECK(layer.run(computed(Compute::as_f32)) != y);
     IntegerLayer first = layer;
     first.rows = 1, first.x = Tensor::of<float>({1, k}, std::vector<float>(layer.x.values<float>().begin(),
@@ -547,24 +555,28 @@ struct IntegerConvolution {
   int64_t images, in, out, side;
   int64_t kernel = 3, stride = 1, groups = 1;
   bool is_relu = true;
-  Tensor x = noise({images, in, side, side}, 1, 1), w = noise({out, in / groups, kernel, kernel}, 2, 1),
-         b = noise({out}, 3, 1);
+  bool channels_last = false;  // of x and y
+  Tensor x = noise(x_shape(images), 1, 1), w = noise({out, in / groups, kernel, kernel}, 2, 1), b = noise({out}, 3, 1);
 
+  Shape x_shape(int64_t n) const { return channels_last ? Shape{n, side, side, in} : Shape{n, in, side, side}; }
   int64_t pad() const { return kernel / 2; }
   int64_t made() const { return (side + 2 * pad() - kernel) / stride + 1; }
   Graph graph() const {
     Graph g("layer");
-    const Value given = g.input("x", f32, {Dim::symbol("N"), in, side, side});
+    const Dim n = Dim::symbol("N");
+    const Value x_given = g.input("x", f32, channels_last ? Dims{n, side, side, in} : Dims{n, in, side, side});
+    const Value given = channels_last ? transpose(x_given, {0, 3, 1, 2}) : x_given;
     Value y = conv(given, g.param("w", f32, {out, in / groups, kernel, kernel}),
                    {.stride = {stride, stride}, .padding = {pad(), pad()}, .groups = groups});
     y = y + broadcast_in_dim(g.param("b", f32, {out}), y.dims(), {1});
-    g.output(is_relu ? relu(y) : y, "y");
+    if (is_relu) y = relu(y);
+    g.output(channels_last ? transpose(y, {0, 2, 3, 1}) : y, "y");
     return g;
   }
   std::vector<float> run(const CompileOptions& options, int threads = 1) const {
     CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(graph(), options);
     compiled.set_param("w", w), compiled.set_param("b", b);
-    compiled.run({{"x", noise({images + 1, in, side, side}, 9, 1)}});
+    compiled.run({{"x", noise(x_shape(images + 1), 9, 1)}});
     const Tensor y = compiled.run({{"x", x}})[0];
     return {y.values<float>().begin(), y.values<float>().end()};
   }
@@ -627,11 +639,16 @@ TEST_CASE("an image with a number that is not finite is NaN in int8, and no othe
 
 TEST_CASE(
     "convolutions in int8 have the same bits by kernel, by decomposition, by images alone, and with any threads") {
+  // Threads divide pixels; channels where those are more and tiles read images in place, whose channels are last.
   for (const IntegerConvolution& whole :
        {IntegerConvolution{1, 48, 64, 5, 1}, IntegerConvolution{3, 65, 77, 9, 1},
         IntegerConvolution{2, 64, 70, 9, 1, 2}, IntegerConvolution{2, 6, 40, 12},
         IntegerConvolution{3, 16, 34, 15, 3, 2}, IntegerConvolution{1, 5, 33, 30, 7, 2},
-        IntegerConvolution{2, 24, 72, 8, 3, 1, 2}, IntegerConvolution{20, 8, 130, 20}}) {
+        IntegerConvolution{2, 24, 72, 8, 3, 1, 2}, IntegerConvolution{20, 8, 130, 20},
+        IntegerConvolution{1, 64, 256, 4},
+        IntegerConvolution{.images = 1, .in = 64, .out = 256, .side = 4, .channels_last = true},
+        IntegerConvolution{.images = 2, .in = 64, .out = 200, .side = 4, .kernel = 1, .channels_last = true},
+        IntegerConvolution{.images = 3, .in = 16, .out = 34, .side = 15, .channels_last = true}}) {
     CAPTURE(whole.in);
     CAPTURE(whole.kernel);
     CompileOptions common = computed(Compute::as_i8);
@@ -641,13 +658,12 @@ TEST_CASE(
         std::string::npos);
     const std::vector<float> y = whole.run(computed(Compute::as_i8));
     CHECK(whole.run(common) == y);
-    CHECK(whole.run(computed(Compute::as_i8), 2) == y);
+    for (const int threads : {2, 3}) CHECK(whole.run(computed(Compute::as_i8), threads) == y);
     CHECK(whole.run(computed(Compute::as_f32)) != y);
     IntegerConvolution first = whole;
     first.images = 1;
-    const Shape one{1, whole.in, whole.side, whole.side};
     const auto values = whole.x.values<float>().first(whole.x.element_count() / static_cast<size_t>(whole.images));
-    first.x = Tensor::of<float>(one, std::vector<float>(values.begin(), values.end()));
+    first.x = Tensor::of<float>(whole.x_shape(1), std::vector<float>(values.begin(), values.end()));
     const std::vector<float> alone = first.run(computed(Compute::as_i8));
     CHECK(std::equal(alone.begin(), alone.end(), y.begin()));
   }
