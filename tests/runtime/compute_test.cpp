@@ -512,12 +512,13 @@ TEST_CASE("a row with a number that is not finite is NaN in int8, and no other r
 
 TEST_CASE("int8 has the same bits by its kernel, by the decomposition, by rows alone, and with any threads") {
   // Threads divide the columns of few rows, the rows of many, and the columns where they are more than twice the rows.
-  for (const auto& [rows, k, n] : {std::array<int64_t, 3>{1, 48, 16},
-                                   {3, 65, 17},
-                                   {40, 100, 40},
-                                   {300, 130, 70},
-                                   {128, 64, 300},
-                                   {200, 64, 450}}) {
+  for (const auto& extents : {std::array<int64_t, 3>{1, 48, 16},
+                              {3, 65, 17},
+                              {40, 100, 40},
+                              {300, 130, 70},
+                              {128, 64, 300},
+                              {200, 64, 450}}) {
+    const int64_t rows = extents[0], k = extents[1], n = extents[2];
     CAPTURE(rows);
     CAPTURE(n);
     IntegerLayer layer(rows, k, n);

@@ -135,7 +135,8 @@ TEST_CASE("a program held to an instruction set gives the bits of a process that
   const auto& wanted = bits_of_processes();
   if (wanted.size() < 2) return;  // a build for one instruction set
   std::set<std::string> different;
-  for (const auto& [isa, expected] : wanted) {
+  for (const auto& each : wanted) {
+    const std::string &isa = each.first, &expected = each.second;
     CAPTURE(isa);
     CHECK(bits(held_to(isa)) == expected);
     different.insert(expected);
@@ -150,9 +151,10 @@ TEST_CASE("programs for several instruction sets run side by side") {
   for (int round = 0; round < 2; ++round)
     for (const auto& [isa, expected] : wanted) made.emplace_back(isa, "");
   std::vector<std::thread> threads;
-  for (auto& [isa, got] : made) threads.emplace_back([&] { got = bits(held_to(isa)); });
+  for (auto& each : made) threads.emplace_back([&each] { each.second = bits(held_to(each.first)); });
   for (std::thread& thread : threads) thread.join();
-  for (const auto& [isa, got] : made) {
+  for (const auto& each : made) {
+    const std::string &isa = each.first, &got = each.second;
     CAPTURE(isa);
     CHECK(got == wanted.at(isa));
   }
@@ -160,7 +162,8 @@ TEST_CASE("programs for several instruction sets run side by side") {
 
 TEST_CASE("a pool of the program's own computes by the instruction set of the program") {
   set_thread_pool(std::make_shared<StartingPool>());
-  for (const auto& [isa, expected] : bits_of_processes()) {
+  for (const auto& each : bits_of_processes()) {
+    const std::string &isa = each.first, &expected = each.second;
     CAPTURE(isa);
     CHECK(bits(held_to(isa)) == expected);
   }
@@ -171,7 +174,8 @@ TEST_CASE("the folder of compiled graphs and packed weights tells instruction se
   test::TemporaryFolder folder;
   std::set<std::string> keys;
   for (const char* start : {"first", "second"})
-    for (const auto& [isa, expected] : bits_of_processes()) {
+    for (const auto& each : bits_of_processes()) {
+      const std::string &isa = each.first, &expected = each.second;
       CAPTURE(start);
       CAPTURE(isa);
       CompileOptions options = held_to(isa);
