@@ -156,13 +156,6 @@ GroupedGemmSpec tiled_spec(DType t) {
   s.dtype = t, s.index_dtype = i32;
   return s;
 }
-/// Whether a group of so many rows is multiplied by matrix tiles.
-template <class Gemm>
-bool takes_tiles(GroupedGemmSpec s, int64_t rows) {
-  s.m = rows;
-  return Gemm(s).strategy().starts_with("bf16 tiles");
-}
-
 }  // namespace
 
 TEST_CASE_FIXTURE(MatrixTiles, "groups of as many rows as matrix tiles take are multiplied like others, in any order") {
@@ -171,11 +164,6 @@ TEST_CASE_FIXTURE(MatrixTiles, "groups of as many rows as matrix tiles take are 
     for (const bool along_k : {false, true}) {
       GroupedGemmSpec s = tiled_spec(t);
       if (along_k) s.w_k_stride = 1, s.w_n_stride = k;
-      if (are_there) {
-        CHECK(takes_tiles<GroupedGemm>(s, 66) == (t != f64));
-        CHECK(takes_tiles<GroupedGemm>(s, 24) == (t != f64 && !(t == f32 && along_k)));
-        CHECK(!takes_tiles<GroupedGemm>(s, 1));
-      }
       const Elements lhs = Elements::random(t, m * k, 1, -1, 1);
       Elements w = Elements::random(t, s.groups * k * n, 2, -1, 1);
       for (int64_t i = 0; i < k * n; ++i) w.set(3 * k * n + i, NAN);  // no row chooses it
@@ -214,11 +202,6 @@ TEST_CASE_FIXTURE(MatrixTiles, "segments of as many rows as matrix tiles take ar
   const int64_t m = kRows, k = kDepth, n = kColumns;
   for (DType t : float_dtypes()) {
     GroupedGemmSpec s = tiled_spec(t);
-    if (are_there) {
-      CHECK(takes_tiles<SegmentGemm>(s, 66) == (t != f64));
-      CHECK(takes_tiles<SegmentGemm>(s, 40) == (t != f64));
-      CHECK(!takes_tiles<SegmentGemm>(s, 24));
-    }
     const Elements lhs = Elements::random(t, m * k, 1, -1, 1), rhs = Elements::random(t, m * n, 2, -1, 1);
     const std::vector<double> x = lhs.values(), other = rhs.values();
     for (const Choice& choice : orders(kRowsOfGroups)) {
