@@ -1,7 +1,7 @@
 // Products of rows that each choose one of several matrices, and sums of outer products by segment. Rows are ordered by
 // what they chose, and each group is one product of gemm.h. How many rows a group has is known only in a run, in which
 // nothing can be planned: products are planned for some numbers of rows, and a group takes the next larger one. What
-// its plan then has too many is discarded, or is zeros.
+// its plan has beyond the rows of the group is discarded, or is zeros.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct GroupedGemmSpec {
   int64_t m = 0, n = 0, k = 0;
   int64_t groups = 0;
   int64_t lhs_stride = 0;                                      ///< between rows of lhs, in elements
-  int64_t rhs_stride = 0;                                      ///< the same, of segment sums: rhs is [m, n]
+  int64_t rhs_stride = 0;                                      ///< between rows of rhs[m, n], for SegmentGemm
   int64_t w_group_stride = 0, w_k_stride = 0, w_n_stride = 1;  ///< of products: rhs is w[groups, k, n]
   DType dtype = f32;                                           ///< of all three: f32, f64, bf16 or f16
   DType index_dtype = i32;                                     ///< an integer of whole bytes
@@ -35,9 +35,9 @@ struct GroupedGemmOperands {
 struct GroupedRows {
   int64_t* starts;        ///< of each group in `rows`, and the end of the last one
   int64_t* rows;          ///< those of no group are left out
-  bool ascending = true;  ///< rows of all groups follow each other without a gap, as they lie in memory
+  bool ascending = true;  ///< `rows` are consecutive: those of no group lie before or behind them
 
-  /// Of the memory that it takes; a multiple of 64.
+  /// The size of `memory` for the constructor; a multiple of 64.
   static size_t bytes(int64_t rows, int64_t groups);
   GroupedRows(const void* index, DType index_dtype, int64_t count, int64_t groups, void* memory) noexcept;
 };
@@ -46,7 +46,7 @@ struct GroupedRows {
 class GroupedPlans {
  public:
   size_t scratch_bytes() const { return scratch_bytes_; }
-  /// How the largest group that is possible is computed, as PreparedProduct::strategy(); empty if there is no row.
+  /// PreparedProduct::strategy() of the plan for a group of all m rows; empty if m is 0.
   std::string strategy() const { return plans_.empty() ? "" : plans_.back().strategy(); }
 
  protected:

@@ -17,8 +17,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 /// An element is scale * q - min. With the integer that is nearest to min / scale it is scale * (q - zero_point) +
-/// rest: a product with integers, and a rest of at most half the scale. The zero point is at most `largest`, the
-/// largest q: where min is more than `largest` scales, or the scale is 0, the rest is as large as it has to be.
+/// rest: a product with integers, and a rest of at most half the scale. The zero point is in [0, `largest`], `largest`
+/// being the largest q: where min / scale lies outside, or the scale is 0, the rest is as large as it has to be.
 struct RunOfRows {
   __m512 scale, zero_point, rest;
 };
@@ -50,7 +50,7 @@ HWY_INLINE void read_heads(const uint8_t* const (&rows)[kTileRows], int32_t larg
     RunOfRows& r = to[run];
     r.scale = _mm512_mul_ps(number(scales_of), d);
     const __m512 min = _mm512_mul_ps(number(mins_of), d_min);
-    // If the scale is 0 this is infinite, or no number, of which max makes 0. 14 bits suffice: any integer is right.
+    // A scale of 0 gives infinity or NaN, which are clamped too. 14 bits suffice: `rest` makes any integer right.
     const __m512 quotient = _mm512_mul_ps(min, _mm512_rcp14_ps(r.scale));
     r.zero_point = _mm512_roundscale_ps(
         _mm512_min_ps(_mm512_max_ps(quotient, _mm512_setzero_ps()), _mm512_set1_ps(static_cast<float>(largest))), 0);

@@ -13,9 +13,9 @@ namespace rlx::kernels {
 
 struct InstructionSetLimit {
   InstructionSet most;
-  bool is_below_process;      ///< the process uses more
+  bool is_below_process;      ///< the process uses sets beyond `most`
   int64_t targets;            ///< Highway's, none beyond `most`
-  hwy::ChosenTarget* chosen;  ///< of these, as kernels look it up
+  hwy::ChosenTarget* chosen;  ///< made of `targets`: what hwy::GetChosenTarget() gives within the scope
 };
 
 }  // namespace rlx::kernels
