@@ -423,10 +423,13 @@ ENCODED = {
     "amx": ["c4 e2 72 5c c2", "c4 e2 73 5e c2", "c4 e2 7b 4b 04 08", "c4 e2 78 49 c0", "62 f5 74 48 58 c2", "62 f6 75 48 b8 c2"],
 }  # fmt: skip
 
+# Both programs run for half a second of the processor's time, however fast it is: 125 samples, where 20 are needed.
 LOOP = r"""
 #include <stdio.h>
+#include <time.h>
 int main(void) {
-  for (long i = 0; i < 100000000; ++i) __asm__ volatile("INSTRUCTION \n INSTRUCTION \n INSTRUCTION");
+  while (clock() < CLOCKS_PER_SEC / 2)
+    for (int i = 0; i < 1000000; ++i) __asm__ volatile("INSTRUCTION \n INSTRUCTION \n INSTRUCTION");
   return puts("{\"times_ms\": [1]}") < 0;
 }
 """
@@ -434,10 +437,12 @@ int main(void) {
 COPIES = r"""
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 static char from[65536], to[65536];
 int main(void) {
   void* (*volatile copy)(void*, const void*, size_t) = memcpy;
-  for (int i = 0; i < 5000000; ++i) copy(to, from, 1500);
+  while (clock() < CLOCKS_PER_SEC / 2)
+    for (int i = 0; i < 50000; ++i) copy(to, from, 1500);
   return puts("{\"times_ms\": [1]}") < 0;
 }
 """
