@@ -100,8 +100,9 @@ class InstructionSets(ProgramTest):
         for name in self.available():
             self.assertIn(f"on cpu ({name}):", self.succeeds("where", graph, "--isa", name))
             self.assertIn(f"on cpu ({name}):", self.succeeds("where", graph, RLX_ISA=name))
-        plans = {self.succeeds("where", graph, "--strategies", "--isa", name) for name in self.available()}
-        self.assertEqual(len(plans) > 1, len(self.available()) > 1)
+            # Sets may be planned alike: without tiles the words are those of multiply-adds for each width of vectors.
+            self.assertEqual(self.succeeds("where", graph, "--strategies", "--isa", name),
+                             self.succeeds("where", graph, "--strategies", RLX_ISA=name))
 
     def test_a_program_cannot_be_given_more_than_the_process_has(self):
         graph = self.file("g.rlx", GRAPH)
