@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/rounded_up.h"
 #include "kernels/gemm/amx/paced_prefetch.h"
@@ -123,18 +124,15 @@ HWY_EXPORT(multiply_beside);
 
 namespace {
 
-/// As multiply_tiles_at(), by dot products; rows that give no output are left out.
-void multiply_dots_at(const TilesAt& tiles, const TileImage::Tile& upper, const TileImage::Tile* lower, float* sums) {
-  DotTiles dots;
-  dots.offsets = tiles.offsets, dots.steps = tiles.steps, dots.k_bytes = tiles.k_bytes, dots.right = tiles.right;
-  dots.sums = sums, dots.prefetch = tiles.prefetch, dots.prefetch_bytes = tiles.prefetch_bytes;
+/// Sets the rows of one or two tiles at `upper` and `lower`, but for those that give no output.
+void set_rows(DotTiles& dots, const TilesAt& tiles, const TileImage::Tile& upper, const TileImage::Tile* lower) {
   const auto add = [&](const TileImage::Tile& tile, const char* data, int64_t first) {
     for (int64_t i = 0; i < kTileRows; ++i)
       if (tile.outputs[i] >= 0) dots.add_row(data + i * tiles.stride, (first + i) * kTiledColumns);
   };
+  dots.count = 0;
   add(upper, tiles.upper, 0);
   if (lower) add(*lower, tiles.lower, kTileRows);
-  multiply_dot_tiles(dots, 2);
 }
 
 }  // namespace
@@ -162,6 +160,9 @@ void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, 
   TilesAt tiles;
   tiles.stride = image.stride(), tiles.offsets = image.offsets().data();
   tiles.steps = static_cast<int64_t>(image.offsets().size()), tiles.k_bytes = image.k_bytes();
+  DotTiles dots;
+  dots.offsets = tiles.offsets, dots.steps = tiles.steps, dots.k_bytes = tiles.k_bytes, dots.sums = sums[turn];
+  int64_t rows_of = -1;  // the tile whose rows `dots` has, and those of the one behind it
   NarrowBlock block{};
   block.channels = call.channels, block.rounds = tiles_round_to_bf16();
   NarrowBlock before{};
@@ -202,7 +203,9 @@ void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, 
         paced.give(tiles);
         block.sums = sums[turn];
         if (!by_tiles) {
-          multiply_dots_at(tiles, *block.upper, block.lower, sums[turn]);
+          if (std::exchange(rows_of, t) != t) set_rows(dots, tiles, *block.upper, block.lower);
+          dots.right = tiles.right, dots.prefetch = tiles.prefetch, dots.prefetch_bytes = tiles.prefetch_bytes;
+          multiply_dot_tiles(dots, 2);
           HWY_DYNAMIC_DISPATCH(finish_block)(block, call.activation);
           continue;
         }

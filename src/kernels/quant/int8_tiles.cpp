@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/rounded_up.h"
 #include "kernels/gemm/amx/paced_prefetch.h"
@@ -292,21 +293,16 @@ void quantize_bytes(DType dtype, const void* x, int64_t count, float scale, bool
 
 namespace {
 
-/// As multiply_tiles_at(), by dot products; rows that give no output are left out. At `lower`, there are the pixels of
-/// `second`, or if that is null the low bytes of the same ones.
-void multiply_int8_dots_at(const TilesAt& tiles, const TileImage::Tile& first, const TileImage::Tile* second,
-                           int32_t* sums) {
-  DotTiles dots;
-  dots.values = DotValues::u8_by_i8;
-  dots.offsets = tiles.offsets, dots.steps = tiles.steps, dots.k_bytes = tiles.k_bytes, dots.right = tiles.right;
-  dots.sums = sums, dots.prefetch = tiles.prefetch, dots.prefetch_bytes = tiles.prefetch_bytes;
+/// Sets the rows of one or two tiles, but for those that give no output. At `lower`, there are the pixels of `second`,
+/// or if that is null the low bytes of the same ones.
+void set_int8_rows(DotTiles& dots, const TilesAt& tiles, const TileImage::Tile& first, const TileImage::Tile* second) {
   const auto add = [&](const TileImage::Tile& tile, const char* data, int64_t sum_row) {
     for (int64_t i = 0; i < kTileRows; ++i)
       if (tile.outputs[i] >= 0) dots.add_row(data + i * tiles.stride, (sum_row + i) * kTiledColumns);
   };
+  dots.count = 0;
   add(first, tiles.upper, 0);
   if (tiles.lower) add(second ? *second : first, tiles.lower, kTileRows);
-  multiply_dot_tiles(dots, 2);
 }
 
 }  // namespace
@@ -329,6 +325,10 @@ void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int6
   tiles.stride = image.stride(), tiles.offsets = image.offsets().data();
   tiles.steps = static_cast<int64_t>(image.offsets().size()), tiles.k_bytes = image.k_bytes();
   tiles.values = call.is_unsigned && !call.low ? TileValues::u8 : TileValues::i8;
+  DotTiles dots;
+  dots.values = DotValues::u8_by_i8, dots.offsets = tiles.offsets, dots.steps = tiles.steps;
+  dots.k_bytes = tiles.k_bytes, dots.sums = sums[turn];
+  int64_t rows_of = -1;  // the tile whose rows `dots` has, and those of what is multiplied beside it
   Int8Block block{};
   block.rounds = tiles_round_to_bf16();
   block.channels = call.channels, block.has_planes = call.low != nullptr;
@@ -357,7 +357,9 @@ void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int6
         paced.give(tiles);
         block.sums = sums[turn];
         if (by_dots) {
-          multiply_int8_dots_at(tiles, *block.upper, block.lower, sums[turn]);
+          if (std::exchange(rows_of, t) != t) set_int8_rows(dots, tiles, *block.upper, block.lower);
+          dots.right = tiles.right, dots.prefetch = tiles.prefetch, dots.prefetch_bytes = tiles.prefetch_bytes;
+          multiply_dot_tiles(dots, 2);
           HWY_DYNAMIC_DISPATCH(finish_int8_block)(block, call.activation, call.dtype);
           continue;
         }
