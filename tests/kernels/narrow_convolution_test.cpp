@@ -7,8 +7,11 @@
 
 #include "kernels/conv/depthwise_narrow.h"
 #include "kernels/conv/narrow_tiles.h"
+#include "kernels/gemm/amx/tiles.h"
+#include "kernels/gemm/fma/dot_tiles.h"
 #include "kernels/kernel_test.h"
 #include "kernels/memory/aligned_memory.h"
+#include "kernels/vector/instruction_set.h"
 #include "support/emulated_tiles.h"
 
 using namespace rlx;
@@ -136,10 +139,8 @@ NarrowEpilogue any_epilogue(Random& random) {
   return {random.below(2) != 0, random.below(2) != 0, kActivations[random.below(4)]};
 }
 
-}  // namespace
-
-TEST_CASE_FIXTURE(MatrixTiles, "convolutions of bf16 on tiles are as exact as f32, rounded once") {
-  if (!are_there) return;
+/// Judges narrow_tiles.h as this thread may run it now.
+void check_narrow_tiles() {
   Random random(1);
   const std::array<int64_t, 2> ones{1, 1}, none{0, 0};
   const Geometry cases[] = {
@@ -186,6 +187,22 @@ TEST_CASE_FIXTURE(MatrixTiles, "convolutions of bf16 on tiles are as exact as f3
       CHECK(touched <= 2 * a.kernel[0] * (a.spatial > 1 ? a.kernel[1] : 1) * a.out_channels);
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(MatrixTiles, "convolutions of bf16 on tiles are as exact as f32, rounded once") {
+  if (are_there) check_narrow_tiles();
+}
+
+TEST_CASE("convolutions of bf16 by dot products in place of tiles are as exact as f32, rounded once") {
+  if (!has_bf16_tile_dots()) {
+    MESSAGE("skipped: this processor has no AVX-512 with dot products of bf16, or RLX_ISA hides them");
+    return;
+  }
+  const InstructionSetScope scope(instruction_set_limit("avx512_vnni", "isa"));
+  REQUIRE(!has_matrix_tiles());
+  check_narrow_tiles();
 }
 
 TEST_CASE("depthwise convolutions of bf16 are as exact as f32, rounded once") {

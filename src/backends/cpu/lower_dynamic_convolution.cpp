@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cpu/convolution_steps.h"
+#include "kernels/gemm/fma/dot_tiles.h"
 #include "kernels/memory/aligned_memory.h"
 #include "kernels/quant/dynamic_convolution.h"
 #include "kernels/vector/narrow_float.h"
@@ -221,7 +222,10 @@ class WidenedStep final : public Step {
 
 std::string when_dynamic_convolution(const Question& q) {
   const Type& x = q.operands[0];
-  const bool is_narrow = x.dtype == bf16 && kernels::best_int8_dot_isa() == kernels::Int8DotIsa::tiles;
+  const kernels::Int8DotIsa isa = kernels::best_int8_dot_isa();
+  const bool is_narrow =
+      x.dtype == bf16 &&
+      (isa == kernels::Int8DotIsa::tiles || (isa == kernels::Int8DotIsa::avx512_vnni && kernels::has_bf16_tile_dots()));
   if (x.dtype != f32 && !is_narrow) return text_of("no kernel quantizes ", x);
   if (x.rank() < 3 || x.rank() > 2 + size_t(kernels::kMaxSpatial))
     return text_of("the CPU convolves 1 to ", kernels::kMaxSpatial, " spatial dims");

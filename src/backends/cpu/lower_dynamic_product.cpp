@@ -21,7 +21,7 @@ double int8_multiply_ns(kernels::Int8DotIsa isa) {
 
 std::string int8_form(kernels::Int8DotIsa isa) {
   // To be raised when pack_int8_weights() or pack_convolution_weights() writes anything else.
-  constexpr int kVersion = 1;
+  constexpr int kVersion = 2;
   return text_of("int8 ", kVersion, " for instructions ", static_cast<int>(isa), ", ");
 }
 

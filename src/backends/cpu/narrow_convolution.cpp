@@ -1,7 +1,7 @@
-// Convolutions of bf16: by matrix tiles (kernels/conv/narrow_tiles.h) and, depthwise ones, by a kernel of their own
-// (kernels/conv/depthwise_narrow.h). The sums of all others are made in f32, channels last, in scratch memory, and the
-// epilogue of products (kernels/gemm) adds bias and residual, activates and rounds once. oneDNN could do that too, but
-// its relu turns NaN into 0.
+// Convolutions of bf16: by matrix tiles or dot products (kernels/conv/narrow_tiles.h) and, depthwise ones, by a kernel
+// of their own (kernels/conv/depthwise_narrow.h). The sums of all others are made in f32, channels last, in scratch
+// memory, and the epilogue of products (kernels/gemm) adds bias and residual, activates and rounds once. oneDNN could
+// do that too, but its relu turns NaN into 0.
 #include <algorithm>
 
 #include "backends/cpu/convolution_steps.h"
@@ -118,7 +118,8 @@ class NarrowTilesStep final : public Step {
     return i != 1 && (bias_.empty() || static_cast<int>(i) != operands_.bias);
   }
   std::string kernel() const override {
-    return text_of("convolution by matrix tiles, bf16", image_.reads_x() ? "" : ", of a copy");
+    return text_of("convolution by ", by_tiles_ ? "matrix tiles" : "dot products", ", bf16",
+                   image_.reads_x() ? "" : ", of a copy");
   }
   std::span<const std::byte> packed_weights() const override {
     return {reinterpret_cast<const std::byte*>(weights_->get()), weights_bytes_};
@@ -166,6 +167,7 @@ class NarrowTilesStep final : public Step {
   ConvolutionArgs args_;
   EpilogueOperands operands_;
   kernels::TileImage image_;
+  bool by_tiles_ = kernels::has_matrix_tiles();
   size_t weights_bytes_ = 0, bias_bytes_ = 0;
   std::shared_ptr<const kernels::AlignedMemory> weights_;
   std::vector<float> bias_;  // of a bound bias

@@ -2,9 +2,12 @@
 #include "kernels/conv/narrow_tiles.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/rounded_up.h"
 #include "kernels/gemm/amx/paced_prefetch.h"
+#include "kernels/gemm/fma/dot_tiles.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -89,6 +92,13 @@ NarrowEpilogue epilogue_of(const NarrowBlock& b, Activation activation) {
 
 }  // namespace
 
+/// Computes an epilogue alone.
+void finish_block([[maybe_unused]] const NarrowBlock& block, [[maybe_unused]] Activation activation) {
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  epilogue_of(block, activation)(block, 0, (block.lower ? 2 : 1) * kTileRows);
+#endif
+}
+
 /// Multiplies `tiles`, if there are any, beside the epilogue of the block before, if there is one.
 void multiply_beside([[maybe_unused]] const TilesAt* tiles, [[maybe_unused]] void* sums,
                      [[maybe_unused]] const NarrowBlock* before, [[maybe_unused]] Activation activation) {
@@ -109,10 +119,27 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rlx::kernels {
 
+HWY_EXPORT(finish_block);
 HWY_EXPORT(multiply_beside);
 
+namespace {
+
+/// Sets the rows of one or two tiles at `upper` and `lower`, but for those that give no output.
+void set_rows(DotTiles& dots, const TilesAt& tiles, const TileImage::Tile& upper, const TileImage::Tile* lower) {
+  const auto add = [&](const TileImage::Tile& tile, const char* data, int64_t first) {
+    for (int64_t i = 0; i < kTileRows; ++i)
+      if (tile.outputs[i] >= 0) dots.add_row(data + i * tiles.stride, (first + i) * kTiledColumns);
+  };
+  dots.count = 0;
+  add(upper, tiles.upper, 0);
+  if (lower) add(*lower, tiles.lower, kTileRows);
+}
+
+}  // namespace
+
 bool has_narrow_tiles(const ConvolutionArgs& a) {
-  return a.dtype == bf16 && a.out_dtype == bf16 && has_matrix_tiles() && TileImage::supports(a);
+  return a.dtype == bf16 && a.out_dtype == bf16 && (has_matrix_tiles() || has_bf16_tile_dots()) &&
+         TileImage::supports(a);
 }
 
 void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, int64_t begin, int64_t end,
@@ -127,10 +154,15 @@ void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, 
   // While tiles multiply, the epilogue of the block before is computed.
   alignas(64) float sums[2][2 * kTileRows * kTiledColumns];
   int turn = 0;
-  const TileScope scope(image.k_bytes());
+  const bool by_tiles = has_matrix_tiles();
+  std::optional<TileScope> scope;
+  if (by_tiles) scope.emplace(image.k_bytes());
   TilesAt tiles;
   tiles.stride = image.stride(), tiles.offsets = image.offsets().data();
   tiles.steps = static_cast<int64_t>(image.offsets().size()), tiles.k_bytes = image.k_bytes();
+  DotTiles dots;
+  dots.offsets = tiles.offsets, dots.steps = tiles.steps, dots.k_bytes = tiles.k_bytes, dots.sums = sums[turn];
+  int64_t rows_of = -1;  // the tile whose rows `dots` has, and those of the one behind it
   NarrowBlock block{};
   block.channels = call.channels, block.rounds = tiles_round_to_bf16();
   NarrowBlock before{};
@@ -170,6 +202,13 @@ void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, 
         tiles.lower = block.lower ? call.image + block.lower->at : nullptr;
         paced.give(tiles);
         block.sums = sums[turn];
+        if (!by_tiles) {
+          if (std::exchange(rows_of, t) != t) set_rows(dots, tiles, *block.upper, block.lower);
+          dots.right = tiles.right, dots.prefetch = tiles.prefetch, dots.prefetch_bytes = tiles.prefetch_bytes;
+          multiply_dot_tiles(dots, 2);
+          HWY_DYNAMIC_DISPATCH(finish_block)(block, call.activation);
+          continue;
+        }
         multiply(&tiles, sums[turn]);
         before = block, turn ^= 1;
       }

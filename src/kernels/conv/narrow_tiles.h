@@ -1,6 +1,7 @@
 // Convolutions of bf16 on matrix tiles, channels last: y = round(act(sum + bias + residual)), with sums in f32
-// (gemm/amx/tiles.h). Tiles read the image itself or a copy with its padding (tile_image.h); the epilogue follows each
-// 32 pixels of 32 channels. Like all instructions for bf16, tiles take subnormal numbers for 0. Neighbour:
+// (gemm/amx/tiles.h), or where there are none by AVX-512's dot products of bf16 (gemm/fma/dot_tiles.h). Both read the
+// image itself or a copy with its padding (tile_image.h); the epilogue follows each 32 pixels of 32 channels. Like all
+// instructions for bf16, they take subnormal numbers for 0. Neighbour:
 // amx_convolution.h, for f32.
 #pragma once
 
@@ -12,7 +13,7 @@
 
 namespace rlx::kernels {
 
-/// Whether tiles compute it: bf16, and what TileImage supports.
+/// Whether tiles, or dot products, compute it: bf16, and what TileImage supports.
 bool has_narrow_tiles(const ConvolutionArgs& args);
 
 /// The operands of an image.

@@ -116,6 +116,34 @@ class ImageRows {
   int64_t taps_, outer_taps_;
 };
 
+/// What is exclusive-ored to signed bytes of an image that is read where it lies.
+uint8_t flip_of(const DynamicConvolution& c) { return c.weights.isa == Int8DotIsa::tiles ? 0 : 0x80; }
+/// Bytes of the sums behind the weights that tiles would read, of a multiple of 32 channels.
+size_t tile_sums_bytes(const DynamicConvolution& c) {
+  if (c.weights.isa == Int8DotIsa::tiles) return 0;
+  return static_cast<size_t>(c.image.panels() * TileImage::kColumns) * sizeof(int32_t);
+}
+/// Writes 128 times the sums of each channel's weights, modulo 2^32.
+void write_tile_sums(const DynamicConvolution& c, const int8_t* weights, char* out) {
+  const ConvolutionArgs& a = c.shape;
+  std::memset(out, 0, tile_sums_bytes(c));
+  for (int64_t o = 0; o < a.out_channels; ++o) {
+    uint32_t sum = 0;
+    int64_t tap[kMaxSpatial]{};
+    for (int64_t t = 0; t < taps_of(c); ++t) {
+      const int8_t* from = weights + o * a.w_out_stride;
+      for (int d = 0; d < a.spatial; ++d) from += tap[d] * a.w_strides[d];
+      for (int64_t i = 0; i < a.in_channels; ++i) sum += static_cast<uint32_t>(int32_t{from[i * a.w_in_stride]});
+      for (int d = a.spatial - 1; d >= 0; --d) {
+        if (++tap[d] < a.kernel[d]) break;
+        tap[d] = 0;
+      }
+    }
+    sum *= 128;
+    std::memcpy(out + static_cast<size_t>(o) * sizeof sum, &sum, sizeof sum);
+  }
+}
+
 void fill_rows(const DynamicConvolution& c, const ConvolutionBlock& b, int64_t first, int64_t count, std::byte* rows,
                std::byte* one_row) {
   const Int8Weights& w = c.weights;
@@ -155,6 +183,8 @@ void convolve_by_tiles(const DynamicConvolution& c, const ConvolutionBlock& b) {
   call.values = reinterpret_cast<const char*>(b.values);
   call.is_unsigned = b.scale.is_one_plane && c.weights.x_largest > 127;
   if (!b.scale.is_one_plane) call.low = call.values + quantized_plane_bytes(c);
+  if (tile_sums_bytes(c) > 0)
+    call.column_sums = reinterpret_cast<const int32_t*>(b.packed + static_cast<size_t>(c.image.weights_bytes()));
   call.weights = b.packed, call.w_scale = b.w_scale, call.bias = b.bias, call.residual = b.residual;
   call.dtype = c.is_narrow ? bf16 : f32, call.scale = b.scale.scale, call.y = b.y, call.channels = c.shape.out_channels,
   call.activation = c.activation;
@@ -174,7 +204,8 @@ DynamicConvolution::DynamicConvolution(const ConvolutionArgs& args, bool are_cha
   // How weights are packed does not depend on how many images there are, be it none.
   ConvolutionArgs of_one = args;
   of_one.batch = std::max<int64_t>(1, args.batch);
-  by_tiles = isa == Int8DotIsa::tiles && channels_last && TileImage::supports(of_one);
+  by_tiles =
+      (isa == Int8DotIsa::tiles || isa == Int8DotIsa::avx512_vnni) && channels_last && TileImage::supports(of_one);
   if (by_tiles) {
     // What a block reads and writes stays in the second-level cache while all columns are computed.
     constexpr int64_t kTiledBlockBytes = 512 << 10;
@@ -208,7 +239,7 @@ bool DynamicConvolution::reads_in_place() const {
 }
 
 size_t convolution_weights_bytes(const DynamicConvolution& c) {
-  if (c.by_tiles) return static_cast<size_t>(c.image.weights_bytes());
+  if (c.by_tiles) return static_cast<size_t>(c.image.weights_bytes()) + tile_sums_bytes(c);
   return group_bytes(c) * static_cast<size_t>(c.shape.groups);
 }
 size_t convolution_packing_bytes(const DynamicConvolution& c) {
@@ -217,7 +248,11 @@ size_t convolution_packing_bytes(const DynamicConvolution& c) {
 
 void pack_convolution_weights(const DynamicConvolution& c, const int8_t* weights, char* out,
                               std::byte* scratch) noexcept {
-  if (c.by_tiles) return c.image.pack_weights(weights, out);
+  if (c.by_tiles) {
+    c.image.pack_weights(weights, out);
+    if (tile_sums_bytes(c) > 0) write_tile_sums(c, weights, out + static_cast<size_t>(c.image.weights_bytes()));
+    return;
+  }
   const ConvolutionArgs& a = c.shape;
   const int64_t k = c.weights.k, n = c.weights.n, channels = c.channels(), taps = taps_of(c);
   for (int64_t g = 0; g < a.groups; ++g, out += group_bytes(c)) {
@@ -272,14 +307,16 @@ void quantize_image(const DynamicConvolution& c, const void* data, int64_t first
   if (c.by_tiles) {
     auto* const copy = reinterpret_cast<char*>(high);
     auto* const low_copy = reinterpret_cast<char*>(low);
+    const bool is_unsigned = w.x_largest > 127 && !low;
+    const uint8_t flip = is_unsigned ? 0 : flip_of(c);
     const auto quantize = [&](int64_t from, int64_t count, char* to) {
       char* const to_low = low ? low_copy + (to - copy) : nullptr;
       const DType dtype = c.is_narrow ? bf16 : f32;
       const auto* numbers = static_cast<const std::byte*>(data) + from * static_cast<int64_t>(byte_size(dtype));
-      quantize_bytes(dtype, numbers, count, scale, w.x_largest > 127 && !low, to, to_low);
+      quantize_bytes(dtype, numbers, count, scale, is_unsigned, flip, to, to_low);
     };
     if (c.image.reads_x()) return quantize(first * channels, (last - first) * channels, copy + first * channels);
-    c.image.write_rows(first, last, 0, copy, quantize);
+    c.image.write_rows(first, last, flip, copy, quantize);
     if (low) c.image.write_rows(first, last, 0, low_copy, [](int64_t, int64_t, char*) {});  // its padding
     return;
   }

@@ -1,6 +1,7 @@
 // Convolutions of f32 that are computed in integers, for dynamic_quantize_conv: each image is quantized by a scale of
 // its own, kernels are 8-bit integers with a scale for each output channel. The quantized image has its channels
-// innermost. Matrix tiles read it where it lies (int8_tiles.h), if there is one group and channels are last. Else the
+// innermost. Matrix tiles, or AVX-512's VNNI, read it where it lies (int8_tiles.h), if there is one group and channels
+// are last. Else the
 // values that an output needs are copied to a row (im2col), and the rows are multiplied by dynamic_product.h, in blocks
 // that stay in the cache. Neighbour: conv/im2col.h, the same for floats.
 #pragma once
@@ -23,7 +24,7 @@ struct DynamicConvolution {
   /// of the group. Its `packed` is not read.
   Int8Weights weights;
   bool channels_last = false;
-  bool by_tiles = false;  ///< tiles read the quantized image, as `image` says
+  bool by_tiles = false;  ///< tiles, or dot products in their place, read the quantized image, as `image` says
   TileImage image;
   bool is_narrow = false;  ///< x, residual and y are bf16, in which y is rounded once; only by tiles
   Activation activation = Activation::none;
@@ -69,7 +70,7 @@ ImageRange image_range(const DynamicConvolution& c, const void* x, int64_t first
 /// How an image is quantized.
 struct ImageScale {
   float scale;
-  /// Tiles multiply unsigned bytes, too: values up to 255 take one plane, if none of the image is negative.
+  /// They multiply unsigned bytes, too: values up to 255 take one plane, if none of the image is negative.
   bool is_one_plane;
 };
 ImageScale image_scale(const DynamicConvolution& c, const ImageRange& range);

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "base/rounded_up.h"
 #include "kernels/gemm/amx/paced_prefetch.h"
+#include "kernels/gemm/fma/dot_tiles.h"
 #include "kernels/vector/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -29,6 +32,7 @@ struct Int8Block {
   bool has_planes;              ///< the second sums are those of low bytes
   float scale;                  ///< of the values
   const float *w_scale, *bias;  ///< the bias may be null
+  const int32_t* column_sums;   ///< of the first channel, subtracted from the first sums; may be null
   const void* residual;         ///< of the first pixel, of all channels; may be null
   void* y;
   int64_t column;    ///< the first channel
@@ -68,13 +72,15 @@ void int8_epilogue_rows(const Int8Block& b, int64_t begin, int64_t end) {
   const auto lesser1 = hn::IfThenElse(is_less1, w1, x_scale), greater1 = hn::IfThenElse(is_less1, x_scale, w1);
   const auto none = hn::Set(d, -0.0f);  // adding it changes nothing
   const auto bias0 = b.bias ? load(mask0, b.bias) : none, bias1 = b.bias ? load(mask1, b.bias + 16) : none;
+  const auto shift0 = b.column_sums ? hn::LoadU(di, b.column_sums) : hn::Zero(di);
+  const auto shift1 = b.column_sums ? hn::LoadU(di, b.column_sums + 16) : hn::Zero(di);
   const int64_t next = 2 * kTileRows * b.channels;  // the same channels of the pixels of the next two tiles
   for (int64_t i = begin; i < end; ++i) {
     const int64_t pixel = i < kTileRows ? b.upper->outputs[i] : b.lower->outputs[i - kTileRows];
     if (pixel < 0) continue;
     const int64_t at = pixel * b.channels + b.column;
     const int32_t* const sums = b.sums + i * kTiledColumns;
-    auto sum0 = hn::Load(di, sums), sum1 = hn::Load(di, sums + 16);
+    auto sum0 = hn::Sub(hn::Load(di, sums), shift0), sum1 = hn::Sub(hn::Load(di, sums + 16), shift1);
     if constexpr (kPlanes) {
       const int32_t* low = sums + kTileRows * kTiledColumns;
       sum0 = hn::Add(hn::ShiftLeft<7>(sum0), hn::Load(di, low));
@@ -153,33 +159,35 @@ HWY_INLINE hn::Vec<DShorts> next_shorts(const BF16* x, hn::Vec<DWide> factor) {
 }
 /// 32 values, as bytes, of each plane.
 template <bool kPlanes, bool kUnsigned, class X>
-HWY_INLINE void quantize_next(const X* x, hn::Vec<DWide> factor, char* values, char* low) {
+HWY_INLINE void quantize_next(const X* x, hn::Vec<DWide> factor, uint8_t flip, char* values, char* low) {
   const DShorts d16;
   const hn::Rebind<int8_t, DShorts> d;
   const hn::Rebind<uint8_t, DShorts> du;
   const auto value = next_shorts(x, factor);
   if constexpr (kPlanes) {
-    hn::StoreU(hn::DemoteTo(d, hn::ShiftRight<7>(value)), d, reinterpret_cast<int8_t*>(values));
+    hn::StoreU(hn::Xor(hn::DemoteTo(d, hn::ShiftRight<7>(value)), hn::Set(d, static_cast<int8_t>(flip))), d,
+               reinterpret_cast<int8_t*>(values));
     hn::StoreU(hn::DemoteTo(d, hn::And(value, hn::Set(d16, int16_t{127}))), d, reinterpret_cast<int8_t*>(low));
   } else if constexpr (kUnsigned) {
     hn::StoreU(hn::DemoteTo(du, value), du, reinterpret_cast<uint8_t*>(values));
   } else {
-    hn::StoreU(hn::DemoteTo(d, value), d, reinterpret_cast<int8_t*>(values));
+    hn::StoreU(hn::Xor(hn::DemoteTo(d, value), hn::Set(d, static_cast<int8_t>(flip))), d,
+               reinterpret_cast<int8_t*>(values));
   }
 }
 template <bool kPlanes, bool kUnsigned, class X>
-void quantize_some(const X* x, int64_t count, float scale, char* values, char* low) {
+void quantize_some(const X* x, int64_t count, float scale, uint8_t flip, char* values, char* low) {
   constexpr int64_t kStep = 32;
   const auto factor = hn::Set(DWide(), 1 / scale);
   const auto low_at = [&](int64_t i) { return kPlanes ? low + i : low; };
   int64_t i = 0;
-  for (; i + kStep <= count; i += kStep) quantize_next<kPlanes, kUnsigned>(x + i, factor, values + i, low_at(i));
+  for (; i + kStep <= count; i += kStep) quantize_next<kPlanes, kUnsigned>(x + i, factor, flip, values + i, low_at(i));
   if (i == count) return;
   const auto rest = static_cast<size_t>(count - i);
   alignas(64) X some[kStep] = {};
   char some_values[kStep], some_low[kStep];
   std::memcpy(some, x + i, rest * sizeof(X));
-  quantize_next<kPlanes, kUnsigned>(some, factor, some_values, some_low);
+  quantize_next<kPlanes, kUnsigned>(some, factor, flip, some_values, some_low);
   std::memcpy(values + i, some_values, rest);
   if constexpr (kPlanes) std::memcpy(low + i, some_low, rest);
 }
@@ -187,6 +195,14 @@ void quantize_some(const X* x, int64_t count, float scale, char* values, char* l
 #endif
 
 }  // namespace
+
+/// Computes an epilogue alone.
+void finish_int8_block([[maybe_unused]] const Int8Block& block, [[maybe_unused]] Activation activation,
+                       [[maybe_unused]] DType dtype) {
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  int8_epilogue_of(block, activation, dtype)(block, 0, (block.lower ? 2 : 1) * kTileRows);
+#endif
+}
 
 /// Multiplies `tiles`, if there are any, beside the epilogue of the block before, if there is one.
 void multiply_int8_beside([[maybe_unused]] const TilesAt* tiles, [[maybe_unused]] void* sums,
@@ -232,18 +248,21 @@ uint32_t bf16_range_bits([[maybe_unused]] const BF16* x, [[maybe_unused]] int64_
 
 template <class X>
 void quantize_some_of([[maybe_unused]] const X* x, [[maybe_unused]] int64_t count, [[maybe_unused]] float scale,
-                      [[maybe_unused]] bool is_unsigned, [[maybe_unused]] char* values, [[maybe_unused]] char* low) {
+                      [[maybe_unused]] bool is_unsigned, [[maybe_unused]] uint8_t flip, [[maybe_unused]] char* values,
+                      [[maybe_unused]] char* low) {
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
-  if (low) quantize_some<true, false>(x, count, scale, values, low);
-  else if (is_unsigned) quantize_some<false, true>(x, count, scale, values, nullptr);
-  else quantize_some<false, false>(x, count, scale, values, nullptr);
+  if (low) quantize_some<true, false>(x, count, scale, flip, values, low);
+  else if (is_unsigned) quantize_some<false, true>(x, count, scale, 0, values, nullptr);
+  else quantize_some<false, false>(x, count, scale, flip, values, nullptr);
 #endif
 }
-void quantize_some_f32(const float* x, int64_t count, float scale, bool is_unsigned, char* values, char* low) {
-  quantize_some_of(x, count, scale, is_unsigned, values, low);
+void quantize_some_f32(const float* x, int64_t count, float scale, bool is_unsigned, uint8_t flip, char* values,
+                       char* low) {
+  quantize_some_of(x, count, scale, is_unsigned, flip, values, low);
 }
-void quantize_some_bf16(const BF16* x, int64_t count, float scale, bool is_unsigned, char* values, char* low) {
-  quantize_some_of(x, count, scale, is_unsigned, values, low);
+void quantize_some_bf16(const BF16* x, int64_t count, float scale, bool is_unsigned, uint8_t flip, char* values,
+                        char* low) {
+  quantize_some_of(x, count, scale, is_unsigned, flip, values, low);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -253,23 +272,40 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rlx::kernels {
 
+HWY_EXPORT(finish_int8_block);
 HWY_EXPORT(multiply_int8_beside);
 HWY_EXPORT(bf16_range_bits);
 HWY_EXPORT(quantize_some_bf16);
 HWY_EXPORT(quantize_some_f32);
 
 uint32_t bf16_range(const BF16* x, int64_t count) noexcept { return HWY_DYNAMIC_DISPATCH(bf16_range_bits)(x, count); }
-void quantize_bytes(DType dtype, const void* x, int64_t count, float scale, bool is_unsigned, char* values,
-                    char* low) noexcept {
+void quantize_bytes(DType dtype, const void* x, int64_t count, float scale, bool is_unsigned, uint8_t flip,
+                    char* values, char* low) noexcept {
   if (!(scale == scale)) {
-    std::memset(values, 0, static_cast<size_t>(count));
+    std::memset(values, is_unsigned ? 0 : flip, static_cast<size_t>(count));
     if (low) std::memset(low, 0, static_cast<size_t>(count));
   } else if (dtype == bf16) {
-    HWY_DYNAMIC_DISPATCH(quantize_some_bf16)(static_cast<const BF16*>(x), count, scale, is_unsigned, values, low);
+    HWY_DYNAMIC_DISPATCH(quantize_some_bf16)(static_cast<const BF16*>(x), count, scale, is_unsigned, flip, values, low);
   } else {
-    HWY_DYNAMIC_DISPATCH(quantize_some_f32)(static_cast<const float*>(x), count, scale, is_unsigned, values, low);
+    HWY_DYNAMIC_DISPATCH(quantize_some_f32)(static_cast<const float*>(x), count, scale, is_unsigned, flip, values, low);
   }
 }
+
+namespace {
+
+/// Sets the rows of one or two tiles, but for those that give no output. At `lower`, there are the pixels of `second`,
+/// or if that is null the low bytes of the same ones.
+void set_int8_rows(DotTiles& dots, const TilesAt& tiles, const TileImage::Tile& first, const TileImage::Tile* second) {
+  const auto add = [&](const TileImage::Tile& tile, const char* data, int64_t sum_row) {
+    for (int64_t i = 0; i < kTileRows; ++i)
+      if (tile.outputs[i] >= 0) dots.add_row(data + i * tiles.stride, (sum_row + i) * kTiledColumns);
+  };
+  dots.count = 0;
+  add(first, tiles.upper, 0);
+  if (tiles.lower) add(second ? *second : first, tiles.lower, kTileRows);
+}
+
+}  // namespace
 
 void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int64_t begin, int64_t end, int64_t first,
                          int64_t last) noexcept {
@@ -282,11 +318,17 @@ void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int6
   // While tiles multiply, the epilogue of the block before is computed.
   alignas(64) int32_t sums[2][2 * kTileRows * kTiledColumns];
   int turn = 0;
-  const TileScope scope(image.k_bytes());
+  const bool by_dots = call.column_sums != nullptr;
+  std::optional<TileScope> scope;
+  if (!by_dots) scope.emplace(image.k_bytes());
   TilesAt tiles;
   tiles.stride = image.stride(), tiles.offsets = image.offsets().data();
   tiles.steps = static_cast<int64_t>(image.offsets().size()), tiles.k_bytes = image.k_bytes();
   tiles.values = call.is_unsigned && !call.low ? TileValues::u8 : TileValues::i8;
+  DotTiles dots;
+  dots.values = DotValues::u8_by_i8, dots.offsets = tiles.offsets, dots.steps = tiles.steps;
+  dots.k_bytes = tiles.k_bytes, dots.sums = sums[turn];
+  int64_t rows_of = -1;  // the tile whose rows `dots` has, and those of what is multiplied beside it
   Int8Block block{};
   block.rounds = tiles_round_to_bf16();
   block.channels = call.channels, block.has_planes = call.low != nullptr;
@@ -305,6 +347,7 @@ void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int6
                           tiles.steps);
       block.column = panel * kTiledColumns;
       block.columns = std::min(kTiledColumns, call.channels - block.column);
+      if (by_dots && (!call.is_unsigned || call.low)) block.column_sums = call.column_sums + block.column;
       block.w_scale = call.w_scale + block.column, block.bias = call.bias ? call.bias + block.column : nullptr;
       for (int64_t t = from; t < to; t += together) {
         block.upper = &image.tiles()[static_cast<size_t>(t)];
@@ -313,6 +356,13 @@ void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int6
         tiles.lower = call.low ? call.low + block.upper->at : block.lower ? call.values + block.lower->at : nullptr;
         paced.give(tiles);
         block.sums = sums[turn];
+        if (by_dots) {
+          if (std::exchange(rows_of, t) != t) set_int8_rows(dots, tiles, *block.upper, block.lower);
+          dots.right = tiles.right, dots.prefetch = tiles.prefetch, dots.prefetch_bytes = tiles.prefetch_bytes;
+          multiply_dot_tiles(dots, 2);
+          HWY_DYNAMIC_DISPATCH(finish_int8_block)(block, call.activation, call.dtype);
+          continue;
+        }
         multiply(&tiles, sums[turn]);
         before = block, turn ^= 1;
       }

@@ -1,5 +1,6 @@
 // See the header. w_hh is transposed into the panels of step_product-inl.h: its rows become columns. Gates are padded
-// to whole vectors. f16 and bf16 are computed as f32, but for bf16 where there are matrix tiles: tiled_steps-inl.h.
+// to whole vectors. f16 and bf16 are computed as f32, but for bf16 where there are matrix tiles or
+// dot products of bf16: tiled_steps-inl.h.
 #include "kernels/recurrent/recurrent.h"
 
 #include <algorithm>

@@ -15,8 +15,8 @@ enum class RecurrentCell : uint8_t { lstm, gru, rnn_tanh, rnn_relu };
 int64_t recurrent_gates(RecurrentCell cell);
 
 /// In f16 and bf16, gates are computed in f32 from sums in f32. What goes from step to step is f32 too, but for the h
-/// that an lstm or a gru multiplies with weights of bf16 by matrix tiles (tiled_steps-inl.h): that one is rounded, as
-/// in y. A subnormal number counts as 0 there.
+/// that an lstm or a gru multiplies with weights of bf16 by matrix tiles or dot products of bf16 (tiled_steps-inl.h):
+/// that one is rounded, as in y. A subnormal number counts as 0 there.
 struct RecurrentArgs {
   RecurrentCell cell = RecurrentCell::lstm;
   DType dtype = f32;  ///< of all operands and results but `products`, which are f32 for f16 and bf16

@@ -1,8 +1,9 @@
-// The steps of an lstm or a gru whose weights and states are bf16, by matrix tiles (gemm/amx/tiles.h). A group is 16
-// hidden units, the columns of a tile, with all of their gates. The rows of a tile are up to 16 sequences.
-// While tiles multiply h with the weights of a group, vectors compute the gates of the group before it, a gate after
-// each tile product. The weights are packed in the order in which they are read, once for all steps.
-// Included once per target by recurrent.cpp; the steps are compiled for AVX-512 alone.
+// The steps of an lstm or a gru whose weights and states are bf16, by matrix tiles (gemm/amx/tiles.h), or by dot
+// products of bf16 in their place (gemm/fma/dot_tiles.h). A group is 16 hidden units, the columns of a tile, with all
+// of their gates. The rows of a tile are up to 16 sequences. While tiles multiply h with the weights of a group,
+// vectors compute the gates of the group before it, a gate after each tile product. The weights are packed in the order
+// in which they are read, once for all steps. Included once per target by recurrent.cpp; the steps are compiled for
+// AVX-512 alone.
 #if defined(RLX_KERNELS_RECURRENT_TILED_STEPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_RECURRENT_TILED_STEPS_INL_H_
 #undef RLX_KERNELS_RECURRENT_TILED_STEPS_INL_H_
@@ -12,11 +13,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/rounded_up.h"
 #include "hwy/highway.h"
 #include "kernels/gemm/amx/interleaved-inl.h"
 #include "kernels/gemm/amx/tiles.h"
+#include "kernels/gemm/fma/dot_tiles.h"
 #include "kernels/recurrent/recurrent.h"
 #include "kernels/vector/elementary-inl.h"
 #include "kernels/vector/narrow_float-inl.h"
@@ -27,7 +30,8 @@ namespace rlx::kernels {
 
 /// Whether the steps of such a cell are computed here. Those of an rnn are not, as it has only one gate.
 inline bool steps_by_tiles(RecurrentCell cell, DType dtype) {
-  return dtype == bf16 && (cell == RecurrentCell::lstm || cell == RecurrentCell::gru) && has_matrix_tiles();
+  return dtype == bf16 && (cell == RecurrentCell::lstm || cell == RecurrentCell::gru) &&
+         (has_matrix_tiles() || has_bf16_tile_dots());
 }
 
 /// The layout of scratch: `state`, `sums` and `bias` are offsets in bytes, multiples of 64. It begins with two copies
@@ -162,6 +166,15 @@ struct TiledGates {
   }
 };
 
+/// What multiply_row_block() computes, by dot products, for `rows` rows.
+inline void multiply_row_block_by_dots(int64_t tiles, int64_t steps, int64_t rows, const char* data, int64_t stride,
+                                       const char* right, float* sums) {
+  DotTiles dots;
+  dots.steps = steps, dots.right = right, dots.sums = sums, dots.tile_stride = kTileRows * kTileRows;
+  for (int64_t r = 0; r < rows; ++r) dots.add_row(data + r * stride, r * kTileRows);
+  multiply_dot_tiles(dots, tiles);
+}
+
 /// All steps of up to 16 sequences from `begin` on.
 template <bool kIsLstm>
 void run_tiled_block(const RecurrentArgs& a, int64_t begin, int64_t rows, char* scratch) {
@@ -191,7 +204,9 @@ void run_tiled_block(const RecurrentArgs& a, int64_t begin, int64_t rows, char* 
   TiledGates<kIsLstm> gates{};
   gates.x_stride = a.steps * width, gates.gate_stride = a.hidden, gates.bias_stride = gates.state_stride = at.units;
   gates.h_stride = at.row_bytes / 2;
-  const TileScope scope;
+  const bool by_tiles = has_matrix_tiles();
+  std::optional<TileScope> scope;
+  if (by_tiles) scope.emplace();
   for (int64_t step = 0; step < a.steps; ++step) {
     const auto time_of = [&](int64_t s) { return a.reverse ? a.steps - 1 - s : s; };
     const int64_t t = time_of(step), next_t = time_of(std::min(step + 1, a.steps - 1)), now = step % 2;
@@ -206,8 +221,15 @@ void run_tiled_block(const RecurrentArgs& a, int64_t begin, int64_t rows, char* 
     for (int64_t group = 0; group < at.groups; ++group) {
       const int64_t waiting = group > 0 ? rows : 0;  // rows whose gates of the group before are to be computed
       auto* const sums = reinterpret_cast<float*>(scratch + at.sums) + group % 2 * kGates * kTileRows * kTileRows;
+      const char* const weights = static_cast<const char*>(a.w_hh) + group * group_bytes;
+      if (!by_tiles) {
+        multiply_row_block_by_dots(kGates, at.steps, rows, scratch + now * at.h_bytes, at.row_bytes, weights, sums);
+        for (int64_t r = 0; r < waiting; ++r) gates.complete(r);
+        set_group(group);
+        continue;
+      }
       multiply_row_block<kGates>(
-          at.steps, scratch + now * at.h_bytes, at.row_bytes, static_cast<const char*>(a.w_hh) + group * group_bytes,
+          at.steps, scratch + now * at.h_bytes, at.row_bytes, weights,
           sums, [&](int64_t k, auto gate) HWY_ATTR __attribute__((always_inline)) {
             if (k < waiting) gates.template advance<decltype(gate)::value>(k);
           });
