@@ -11,6 +11,7 @@
 #include "kernels/conv/few_channels.h"
 #include "kernels/conv/fma_convolution.h"
 #include "kernels/conv/narrow_tiles.h"
+#include "kernels/gemm/amx/tiles.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/product_plan.h"
 #include "rlx/error.h"
@@ -37,6 +38,18 @@ bool has_few_pixels(const Problem& p) {
   const int64_t pixels = a.batch * a.out_dims[0] * a.out_dims[1];
   return kernels::plan_pointwise_convolution(pixels, a.in_channels, a.out_channels, p.policy).by_convolution;
 }
+/// Whether the class for multiply-adds computes the convolution, with vectors that are wide enough to be worth it.
+bool has_multiply_adds(const Problem& p) {
+  return p.are_weights_constant && kernels::product_lanes(f32) >= 8 &&
+         kernels::FmaConvolution::supports(p.args, p.batch_groups);
+}
+/// Whether a convolution is a product of so few rows that it waits for its weights, which products divide over threads.
+/// (Not with vectors of 8: there multiply-adds were chosen by measurement.)
+bool is_product_of_few_rows(const Problem& p) {
+  constexpr int64_t kFewRows = 24;
+  return kernels::product_lanes(f32) > 8 && is_pointwise_of_channels(p) &&
+         p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] < kFewRows;
+}
 /// Whether the convolution is so large that creating oneDNN's kernels takes less time than they save.
 bool is_worth_onednn(const Problem& p) {
   constexpr double kMinProducts = 1 << 18;  // multiplications
@@ -58,10 +71,9 @@ constexpr ConvolutionRule kRules[] = {
     {ConvolutionKernel::pointwise_tiles, "pointwise, with so few pixels that a product does not pay for packing rows",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p) && has_few_pixels(p); }},
     {ConvolutionKernel::multiply_adds,
-     "constant weights, and vectors of 8 numbers: the sums of 3 pixels by 32 channels fill the registers",
+     "constant weights and no matrix tiles: the sums of some pixels by 4 vectors of channels fill the registers",
      [](const Problem& p) {
-       return p.are_weights_constant && kernels::product_lanes(f32) == 8 &&
-              kernels::FmaConvolution::supports(p.args, p.batch_groups);
+       return !kernels::has_matrix_tiles() && has_multiply_adds(p) && !is_product_of_few_rows(p);
      }},
     {ConvolutionKernel::product, "a pointwise convolution of channels-last pixels is a matrix product",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p); }},
@@ -77,6 +89,7 @@ constexpr ConvolutionRule kRules[] = {
      [](const Problem& p) {
        return p.are_weights_constant && kernels::TiledConvolution::suits(p.args, p.batch_groups);
      }},
+    {ConvolutionKernel::multiply_adds, "constant weights that matrix tiles do not support", has_multiply_adds},
     {ConvolutionKernel::onednn, "oneDNN is built in, and there is enough work for its kernels", is_worth_onednn},
     {ConvolutionKernel::general, "no other kernel supports it, or it is too small for them",
      [](const Problem&) { return true; }},
