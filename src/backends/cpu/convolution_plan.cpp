@@ -14,6 +14,7 @@
 #include "kernels/gemm/amx/tiles.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/product_plan.h"
+#include "kernels/partial_sums.h"
 #include "rlx/error.h"
 
 namespace rlx::cpu {
@@ -43,12 +44,13 @@ bool has_multiply_adds(const Problem& p) {
   return p.are_weights_constant && kernels::product_lanes(f32) >= 8 &&
          kernels::FmaConvolution::supports(p.args, p.batch_groups);
 }
-/// Whether a convolution is a product of so few rows that it waits for its weights, which products divide over threads.
-/// (Not with vectors of 8: there multiply-adds were chosen by measurement.)
-bool is_product_of_few_rows(const Problem& p) {
-  constexpr int64_t kFewRows = 24;
+/// Whether a convolution is a product that is faster as such: products read weights ahead, also those of the next step,
+/// and keep long sums in registers. (Measured with vectors of 16; with vectors of 8 multiply-adds were faster.)
+bool is_faster_as_product(const Problem& p) {
+  constexpr int64_t kFewRows = 128;
   return kernels::product_lanes(f32) > 8 && is_pointwise_of_channels(p) &&
-         p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] < kFewRows;
+         (p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] < kFewRows ||
+          p.args.in_channels > kernels::kPartialSumTerms);
 }
 /// Whether the convolution is so large that creating oneDNN's kernels takes less time than they save.
 bool is_worth_onednn(const Problem& p) {
@@ -72,9 +74,7 @@ constexpr ConvolutionRule kRules[] = {
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p) && has_few_pixels(p); }},
     {ConvolutionKernel::multiply_adds,
      "constant weights and no matrix tiles: the sums of some pixels by 4 vectors of channels fill the registers",
-     [](const Problem& p) {
-       return !kernels::has_matrix_tiles() && has_multiply_adds(p) && !is_product_of_few_rows(p);
-     }},
+     [](const Problem& p) { return !kernels::has_matrix_tiles() && has_multiply_adds(p) && !is_faster_as_product(p); }},
     {ConvolutionKernel::product, "a pointwise convolution of channels-last pixels is a matrix product",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p); }},
     {ConvolutionKernel::depthwise, "each plane has a kernel of its own",

@@ -218,6 +218,31 @@ void sum_block(PanelSums p) {
   }
 }
 
+void pack_weights(const ConvolutionArgs& a, float* packed) {
+  const int64_t lanes = lanes_of_sums(), channels = a.in_channels, taps = a.kernel[0] * a.kernel[1];
+  const ChannelPanels panels{divided_up(a.out_channels, lanes)};
+  for (int64_t panel = 0; panel < panels.count(); ++panel) {
+    const int64_t first = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - first;
+    const int64_t count = std::min(width, a.out_channels - first);
+    float* const to = packed + first * taps * channels;
+    const float* const from = static_cast<const float*>(a.w) + first * a.w_out_stride;
+    if (a.w_out_stride == 1 || a.w_in_stride == 1) {
+      for (int64_t tap = 0; tap < taps; ++tap)
+        pack_panel(from + tap / a.kernel[1] * a.w_strides[0] + tap % a.kernel[1] * a.w_strides[1], a.w_in_stride,
+                   a.w_out_stride, channels, count, width, to + tap * channels * width);
+      continue;
+    }
+    for (int64_t c = 0; c < channels; ++c)  // in the order in which weights mostly lie in memory
+      for (int64_t tap = 0; tap < taps; ++tap) {
+        const float* const one =
+            from + c * a.w_in_stride + tap / a.kernel[1] * a.w_strides[0] + tap % a.kernel[1] * a.w_strides[1];
+        float* const term = to + (tap * channels + c) * width;
+        for (int64_t o = 0; o < count; ++o) term[o] = one[o * a.w_out_stride];
+        std::fill(term + count, term + width, 0.0F);
+      }
+  }
+}
+
 /// Copies the rows that the task reads, padding included.
 void copy_image(const ConvolutionTask& t, float* to) {
   const ConvolutionArgs& a = *t.args;
@@ -291,16 +316,12 @@ int64_t list_outputs(const ConvolutionTask& t, int64_t height, OutputPixel* outp
   const int64_t row_count = list_bands(t, 0, t.row_begin, t.row_end, row_bands);
   const int64_t col_count = list_bands(t, 1, 0, cols, col_bands);
   int64_t count = 0;
-  const auto list = [&](const OutputBand& band, const OutputBand& col_band) {
-    const uint64_t taps = band.taps & col_band.taps;
-    for (int64_t image = 0; image < images; ++image)
-      for (int64_t row = band.begin; row < band.end; ++row) {
-        const int64_t x = image * image_x + (row - t.row_begin) * a.stride[0] * t.row;
-        const int64_t y = image * a.y_batch_stride + row * a.y_strides[0];
-        const int64_t index = (image * rows + row - t.row_begin) * cols;
-        for (int64_t col = col_band.begin; col < col_band.end; ++col)
-          *outputs++ = {x + col * a.stride[1] * t.pixel, y + col * a.y_strides[1], index + col, taps};
-      }
+  const auto list = [&](int64_t image, int64_t row, const OutputBand& band, const OutputBand& col_band) {
+    const int64_t x = image * image_x + (row - t.row_begin) * a.stride[0] * t.row;
+    const int64_t y = image * a.y_batch_stride + row * a.y_strides[0];
+    const int64_t index = (image * rows + row - t.row_begin) * cols;
+    for (int64_t col = col_band.begin; col < col_band.end; ++col)
+      *outputs++ = {x + col * a.stride[1] * t.pixel, y + col * a.y_strides[1], index + col, band.taps & col_band.taps};
   };
   const auto finish = [&](const OutputPixel* begin) {
     if (begin == outputs) return;
@@ -311,21 +332,26 @@ int64_t list_outputs(const ConvolutionTask& t, int64_t height, OutputPixel* outp
     const int64_t pixels = images * (band.end - band.begin) * (col_band.end - col_band.begin);
     int64_t runs = 0;
     for (const FmaConvolution::Run& run : *t.runs) runs += (run.taps & band.taps & col_band.taps) != 0;
-    return TileHeights(pixels, height).outputs(height) * runs <= pixels * static_cast<int64_t>(t.runs->size());
+    const auto all = static_cast<int64_t>(t.runs->size());
+    return runs < all && TileHeights(pixels, height).outputs(height) * runs <= pixels * all;
   };
   bool alone[kMaxBands][kMaxBands];
   for (int64_t r = 0; r < row_count; ++r)
     for (int64_t c = 0; c < col_count; ++c) {
-      alone[r][c] = count + 1 < kMaxGroups && is_alone(row_bands[r], col_bands[c]);
+      const OutputBand &band = row_bands[r], &col_band = col_bands[c];
+      alone[r][c] = count + 1 < kMaxGroups && is_alone(band, col_band);
       if (!alone[r][c]) continue;
       const OutputPixel* const begin = outputs;
-      list(row_bands[r], col_bands[c]);
+      for (int64_t image = 0; image < images; ++image)
+        for (int64_t row = band.begin; row < band.end; ++row) list(image, row, band, col_band);
       finish(begin);
     }
   const OutputPixel* const begin = outputs;
-  for (int64_t r = 0; r < row_count; ++r)
-    for (int64_t c = 0; c < col_count; ++c)
-      if (!alone[r][c]) list(row_bands[r], col_bands[c]);
+  for (int64_t image = 0; image < images; ++image)
+    for (int64_t r = 0; r < row_count; ++r)
+      for (int64_t row = row_bands[r].begin; row < row_bands[r].end; ++row)
+        for (int64_t c = 0; c < col_count; ++c)
+          if (!alone[r][c]) list(image, row, row_bands[r], col_bands[c]);
   finish(begin);
   return count;
 }
@@ -423,6 +449,7 @@ namespace rlx::kernels {
 namespace {
 HWY_EXPORT(lanes_of_sums);
 HWY_EXPORT(compute_task);
+HWY_EXPORT(pack_weights);
 
 int64_t lanes_in_use() { return HWY_DYNAMIC_DISPATCH(lanes_of_sums)(); }
 
@@ -527,22 +554,9 @@ size_t FmaConvolution::weights_bytes() const {
 }
 
 void FmaConvolution::pack(const void* w, void* packed) const noexcept {
-  const int64_t lanes = lanes_in_use(), channels = a_.in_channels;
-  const ChannelPanels panels{divided_up(a_.out_channels, lanes)};
-  for (int64_t panel = 0; panel < panels.count(); ++panel) {
-    const int64_t first = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - first;
-    const int64_t count = std::min(width, a_.out_channels - first);
-    float* const to = static_cast<float*>(packed) + first * terms_;
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t t = 0; t < a_.kernel[0]; ++t)
-        for (int64_t u = 0; u < a_.kernel[1]; ++u) {
-          const float* from = static_cast<const float*>(w) + first * a_.w_out_stride + c * a_.w_in_stride +
-                              t * a_.w_strides[0] + u * a_.w_strides[1];
-          float* const term = to + ((t * a_.kernel[1] + u) * channels + c) * width;
-          for (int64_t o = 0; o < count; ++o) term[o] = from[o * a_.w_out_stride];
-          std::fill(term + count, term + width, 0.0F);
-        }
-  }
+  ConvolutionArgs args = a_;
+  args.w = w;
+  HWY_DYNAMIC_DISPATCH(pack_weights)(args, static_cast<float*>(packed));
 }
 
 size_t FmaConvolution::scratch_bytes() const { return thread_bytes_ * static_cast<size_t>(threads_); }
