@@ -41,8 +41,14 @@ bool has_few_pixels(const Problem& p) {
 }
 /// Whether the class for multiply-adds computes the convolution, with vectors that are wide enough to be worth it.
 bool has_multiply_adds(const Problem& p) {
-  return p.are_weights_constant && kernels::product_lanes(f32) >= 8 &&
-         kernels::FmaConvolution::supports(p.args, p.batch_groups);
+  for (int d = 0; p.are_weights_constant && d < p.args.spatial; ++d)
+    if (p.args.w_strides[d] < 0) return false;  // packed_convolution() packs from the lowest element on
+  return kernels::product_lanes(f32) >= 8 && kernels::FmaConvolution::supports(p.args, p.batch_groups);
+}
+/// Whether multiply-adds are worth packing the weights in each run: `least` pixels or more use each of them.
+bool has_packed_in_run(const Problem& p, int64_t least) {
+  return !p.are_weights_constant && has_multiply_adds(p) &&
+         p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] >= least;
 }
 /// Whether a convolution is a product that is faster as such: products read weights ahead, also those of the next step,
 /// and keep long sums in registers. (Measured with vectors of 16; with vectors of 8 multiply-adds were faster.)
@@ -74,7 +80,10 @@ constexpr ConvolutionRule kRules[] = {
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p) && has_few_pixels(p); }},
     {ConvolutionKernel::multiply_adds,
      "constant weights and no matrix tiles: the sums of some pixels by 4 vectors of channels fill the registers",
-     [](const Problem& p) { return !kernels::has_matrix_tiles() && has_multiply_adds(p) && !is_faster_as_product(p); }},
+     [](const Problem& p) {
+       return p.are_weights_constant && !kernels::has_matrix_tiles() && has_multiply_adds(p) &&
+              !is_faster_as_product(p);
+     }},
     {ConvolutionKernel::product, "a pointwise convolution of channels-last pixels is a matrix product",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p); }},
     {ConvolutionKernel::depthwise, "each plane has a kernel of its own",
@@ -89,8 +98,20 @@ constexpr ConvolutionRule kRules[] = {
      [](const Problem& p) {
        return p.are_weights_constant && kernels::TiledConvolution::suits(p.args, p.batch_groups);
      }},
-    {ConvolutionKernel::multiply_adds, "constant weights that matrix tiles do not support", has_multiply_adds},
+    {ConvolutionKernel::multiply_adds, "constant weights that matrix tiles do not support",
+     [](const Problem& p) { return p.are_weights_constant && has_multiply_adds(p); }},
+    {ConvolutionKernel::multiply_adds, "no matrix tiles, and so many pixels that weights are packed in each run",
+     [](const Problem& p) {
+       constexpr int64_t kManyPixels = 1024;
+       const bool has_long_rows = is_pointwise(p.args) && p.args.in_channels > kernels::kPartialSumTerms;
+       return !kernels::has_matrix_tiles() && !has_long_rows && has_packed_in_run(p, kManyPixels);
+     }},
     {ConvolutionKernel::onednn, "oneDNN is built in, and there is enough work for its kernels", is_worth_onednn},
+    {ConvolutionKernel::multiply_adds, "oneDNN does not compute it, and enough pixels use the weights of a run",
+     [](const Problem& p) {
+       constexpr int64_t kSomePixels = 64;
+       return has_packed_in_run(p, kSomePixels);
+     }},
     {ConvolutionKernel::general, "no other kernel supports it, or it is too small for them",
      [](const Problem&) { return true; }},
 };

@@ -218,29 +218,49 @@ void sum_block(PanelSums p) {
   }
 }
 
-void pack_weights(const ConvolutionArgs& a, float* packed) {
+/// Packs the weights of a panel. Where the taps of a channel are adjacent, forwards or backwards, they are transposed
+/// in pieces, whose rows are then put in order.
+void pack_weights(const ConvolutionArgs& a, int64_t panel, float* packed) {
+  constexpr int64_t kPieceFloats = 8192;
   const int64_t lanes = lanes_of_sums(), channels = a.in_channels, taps = a.kernel[0] * a.kernel[1];
   const ChannelPanels panels{divided_up(a.out_channels, lanes)};
-  for (int64_t panel = 0; panel < panels.count(); ++panel) {
-    const int64_t first = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - first;
-    const int64_t count = std::min(width, a.out_channels - first);
-    float* const to = packed + first * taps * channels;
-    const float* const from = static_cast<const float*>(a.w) + first * a.w_out_stride;
-    if (a.w_out_stride == 1 || a.w_in_stride == 1) {
-      for (int64_t tap = 0; tap < taps; ++tap)
-        pack_panel(from + tap / a.kernel[1] * a.w_strides[0] + tap % a.kernel[1] * a.w_strides[1], a.w_in_stride,
-                   a.w_out_stride, channels, count, width, to + tap * channels * width);
-      continue;
-    }
-    for (int64_t c = 0; c < channels; ++c)  // in the order in which weights mostly lie in memory
-      for (int64_t tap = 0; tap < taps; ++tap) {
-        const float* const one =
-            from + c * a.w_in_stride + tap / a.kernel[1] * a.w_strides[0] + tap % a.kernel[1] * a.w_strides[1];
-        float* const term = to + (tap * channels + c) * width;
-        for (int64_t o = 0; o < count; ++o) term[o] = one[o * a.w_out_stride];
-        std::fill(term + count, term + width, 0.0F);
-      }
+  const int64_t first = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - first;
+  const int64_t count = std::min(width, a.out_channels - first);
+  float* const to = packed + first * taps * channels;
+  const float* const from = static_cast<const float*>(a.w) + first * a.w_out_stride;
+  const auto offset = [&](int64_t tap) {
+    return tap / a.kernel[1] * a.w_strides[0] + tap % a.kernel[1] * a.w_strides[1];
+  };
+  if (a.w_out_stride == 1 || a.w_in_stride == 1) {
+    for (int64_t tap = 0; tap < taps; ++tap)
+      pack_panel(from + offset(tap), a.w_in_stride, a.w_out_stride, channels, count, width,
+                 to + tap * channels * width);
+    return;
   }
+  const int64_t step = a.w_strides[1];
+  const bool are_adjacent = (step == 1 || step == -1) && a.w_strides[0] == step * a.kernel[1];
+  if (are_adjacent && taps * width <= kPieceFloats) {
+    HWY_ALIGN float piece[kPieceFloats];
+    const int64_t most = a.w_in_stride == taps ? kPieceFloats / width / taps : 1;  // channels of a piece
+    const float* const lowest = from + (step < 0 ? offset(taps - 1) : 0);
+    for (int64_t c = 0; c < channels; c += most) {
+      const int64_t together = std::min(most, channels - c);
+      pack_panel(lowest + c * a.w_in_stride, 1, a.w_out_stride, together * taps, count, width, piece);
+      for (int64_t i = 0; i < together; ++i)
+        for (int64_t t = 0; t < taps; ++t) {
+          const int64_t tap = step < 0 ? taps - 1 - t : t;
+          copy_row(piece + (i * taps + t) * width, width, to + (tap * channels + c + i) * width);
+        }
+    }
+    return;
+  }
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const float* const one = from + c * a.w_in_stride + offset(tap);
+      float* const term = to + (tap * channels + c) * width;
+      for (int64_t o = 0; o < count; ++o) term[o] = one[o * a.w_out_stride];
+      std::fill(term + count, term + width, 0.0F);
+    }
 }
 
 /// Copies the rows that the task reads, padding included.
@@ -469,7 +489,6 @@ bool FmaConvolution::supports(const ConvolutionArgs& a, int64_t batch_groups) {
   if (a.batch < 1 || a.in_channels < kMinChannels || a.out_channels < kMinChannels) return false;
   for (int d = 0; d < 2; ++d) {
     if (a.lhs_dilation[d] != 1 || a.in_dims[d] < 1 || a.out_dims[d] < 1 || a.kernel[d] < 1) return false;
-    if (a.w_strides[d] < 0) return false;
     for (const int64_t extent : {a.in_dims[d], a.out_dims[d], a.kernel[d], a.stride[d], a.rhs_dilation[d]})
       if (extent > kMaxExtent) return false;
     if (a.low[d] > kMaxExtent || a.low[d] < -kMaxExtent) return false;
@@ -553,10 +572,12 @@ size_t FmaConvolution::weights_bytes() const {
   return static_cast<size_t>(rounded_up(a_.out_channels, lanes_in_use()) * terms_) * sizeof(float);
 }
 
-void FmaConvolution::pack(const void* w, void* packed) const noexcept {
+void FmaConvolution::pack(const void* w, void* packed, ThreadPool& pool) const noexcept {
   ConvolutionArgs args = a_;
   args.w = w;
-  HWY_DYNAMIC_DISPATCH(pack_weights)(args, static_cast<float*>(packed));
+  pool.parallel_for(threads_, ChannelPanels{divided_up(a_.out_channels, lanes_in_use())}.count(), [&](int64_t panel) {
+    HWY_DYNAMIC_DISPATCH(pack_weights)(args, panel, static_cast<float*>(packed));
+  });
 }
 
 size_t FmaConvolution::scratch_bytes() const { return thread_bytes_ * static_cast<size_t>(threads_); }
