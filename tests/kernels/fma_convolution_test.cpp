@@ -1,6 +1,6 @@
 // Convolutions by multiply-adds against their definition, element by element: random extents, strides, dilations and
-// padding (also negative), channels first and last, with epilogues, by several threads. Operands are whole numbers, so
-// that sums are exact.
+// padding (also negative), kernels also reversed, channels first and last, with epilogues, by several threads. Operands
+// are whole numbers, so that sums are exact.
 #include "kernels/conv/fma_convolution.h"
 
 #include <sys/mman.h>
@@ -20,6 +20,7 @@ namespace {
 struct Case {
   ConvolutionArgs args;
   int64_t x_size = 0, w_size = 0, y_size = 0;
+  int64_t w_first = 0;  ///< where the kernel's first weight is
 };
 
 /// Strides of x or y: planes, or channels last; x has gaps.
@@ -54,6 +55,11 @@ Case random_case(Random& r) {
   if (r.below(3) == 0)
     a.w_out_stride = 1, a.w_in_stride *= a.out_channels, a.w_strides[0] *= a.out_channels,
     a.w_strides[1] = a.out_channels;
+  if (r.below(3) == 0) {  // as the gradient of an image reads it
+    if (r.below(2) == 0 && a.w_out_stride > a.w_in_stride)
+      a.w_in_stride = a.kernel[0] * a.kernel[1] * a.out_channels, a.w_out_stride = a.kernel[0] * a.kernel[1];
+    for (int d = 0; d < 2; ++d) c.w_first += (a.kernel[d] - 1) * a.w_strides[d], a.w_strides[d] = -a.w_strides[d];
+  }
   c.x_size = a.batch * a.x_batch_stride, c.y_size = a.batch * a.y_batch_stride;
   c.w_size = a.out_channels * a.in_channels * a.kernel[0] * a.kernel[1];
   return c;
@@ -148,9 +154,9 @@ TEST_CASE("a convolution by multiply-adds equals its definition, with what follo
       epilogue.activation = activations[seed / 2 % 4];
       FmaConvolution convolution(a, threads);
       Scratch packed(convolution.weights_bytes()), scratch(convolution.scratch_bytes());
-      convolution.pack(w.data(), packed.data(), ThreadPool::shared());
+      convolution.pack(w.data() + c.w_first, packed.data(), ThreadPool::shared());
       convolution.run(x.data(), packed.data(), y.data(), epilogue, scratch.data(), ThreadPool::shared());
-      check_against_definition(a, x.data(), w.data(), y.data(), epilogue);
+      check_against_definition(a, x.data(), w.data() + c.w_first, y.data(), epilogue);
     }
   });
 }
