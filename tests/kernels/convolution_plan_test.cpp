@@ -6,6 +6,10 @@
 #include <set>
 #include <string_view>
 
+#include "kernels/gemm/amx/tiles.h"
+#include "kernels/gemm/fma/micro_kernels.h"
+#include "kernels/kernel_test.h"
+
 using namespace rlx;
 using namespace rlx::cpu;
 
@@ -53,6 +57,31 @@ TEST_CASE("each rule of convolutions has a reason of its own, and the last one h
   }
   CHECK(convolution_rules().back().holds(problem_of(channels_last(3, 3, 1, 1, 3))));
   CHECK(convolution_rules().back().kernel == ConvolutionKernel::general);
+}
+
+TEST_CASE(
+    "without matrix tiles, multiply-adds of wide vectors compute f32 with constant weights, and others for many "
+    "pixels") {
+  const auto first_rule = [](const ConvolutionProblem& problem) {
+    for (const ConvolutionRule& rule : convolution_rules())
+      if (rule.holds(problem)) return rule.kernel;
+    return ConvolutionKernel::general;
+  };
+  test::for_each_target([&] {
+    if (kernels::has_matrix_tiles()) return;  // which come first there
+    const bool are_wide = kernels::product_lanes(f32) >= 8;
+    ConvolutionProblem problem = problem_of(channels_last(14, 14, 256, 256, 3));
+    CHECK(first_rule(problem) != ConvolutionKernel::multiply_adds);  // 196 pixels
+    problem.args.batch = 16;
+    CHECK((first_rule(problem) == ConvolutionKernel::multiply_adds) == are_wide);
+    problem.args.batch = 1, problem.are_weights_constant = true;
+    CHECK((first_rule(problem) == ConvolutionKernel::multiply_adds) == are_wide);
+    problem.args.w_strides[1] = -1;  // nothing packs a constant backwards
+    CHECK(first_rule(problem) != ConvolutionKernel::multiply_adds);
+    problem = problem_of(channels_last(28, 28, 64, 64, 3, 2));
+    problem.are_weights_constant = true;
+    CHECK(first_rule(problem) != ConvolutionKernel::multiply_adds);  // groups
+  });
 }
 
 TEST_CASE("more pixels never turn a convolution that is worth a kernel of oneDNN into one that is not") {

@@ -1,7 +1,12 @@
 // Convolutions by multiply-adds against their definition, element by element: random extents, strides, dilations and
-// padding (also negative), channels first and last, with epilogues, by several threads. Operands are whole numbers, so
-// that sums are exact.
+// padding (also negative), kernels also reversed, channels first and last, with epilogues, by several threads. Operands
+// are whole numbers, so that sums are exact.
 #include "kernels/conv/fma_convolution.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "kernels/kernel_test.h"
 #include "kernels/threads/thread_pool.h"
@@ -15,6 +20,7 @@ namespace {
 struct Case {
   ConvolutionArgs args;
   int64_t x_size = 0, w_size = 0, y_size = 0;
+  int64_t w_first = 0;  ///< where the kernel's first weight is
 };
 
 /// Strides of x or y: planes, or channels last; x has gaps.
@@ -49,13 +55,18 @@ Case random_case(Random& r) {
   if (r.below(3) == 0)
     a.w_out_stride = 1, a.w_in_stride *= a.out_channels, a.w_strides[0] *= a.out_channels,
     a.w_strides[1] = a.out_channels;
+  if (r.below(3) == 0) {  // as the gradient of an image reads it
+    if (r.below(2) == 0 && a.w_out_stride > a.w_in_stride)
+      a.w_in_stride = a.kernel[0] * a.kernel[1] * a.out_channels, a.w_out_stride = a.kernel[0] * a.kernel[1];
+    for (int d = 0; d < 2; ++d) c.w_first += (a.kernel[d] - 1) * a.w_strides[d], a.w_strides[d] = -a.w_strides[d];
+  }
   c.x_size = a.batch * a.x_batch_stride, c.y_size = a.batch * a.y_batch_stride;
   c.w_size = a.out_channels * a.in_channels * a.kernel[0] * a.kernel[1];
   return c;
 }
 
-double defined(const ConvolutionArgs& a, const std::vector<float>& x, const std::vector<float>& w, int64_t image,
-               int64_t channel, int64_t row, int64_t col) {
+double defined(const ConvolutionArgs& a, const float* x, const float* w, int64_t image, int64_t channel, int64_t row,
+               int64_t col) {
   double sum = 0;
   for (int64_t u = 0; u < a.kernel[0]; ++u)
     for (int64_t v = 0; v < a.kernel[1]; ++v) {
@@ -65,11 +76,56 @@ double defined(const ConvolutionArgs& a, const std::vector<float>& x, const std:
       const int64_t from = image * a.x_batch_stride + i * a.x_strides[0] + j * a.x_strides[1];
       const int64_t tap = channel * a.w_out_stride + u * a.w_strides[0] + v * a.w_strides[1];
       for (int64_t c = 0; c < a.in_channels; ++c)
-        sum += static_cast<double>(x[static_cast<size_t>(from + c * a.x_channel_stride)]) *
-               static_cast<double>(w[static_cast<size_t>(tap + c * a.w_in_stride)]);
+        sum += static_cast<double>(x[from + c * a.x_channel_stride]) * static_cast<double>(w[tap + c * a.w_in_stride]);
     }
   return sum;
 }
+
+/// Requires that y is the convolution of whole numbers with its epilogue.
+void check_against_definition(const ConvolutionArgs& a, const float* x, const float* w, const float* y,
+                              const ConvolutionEpilogue& epilogue) {
+  for (int64_t n = 0; n < a.batch; ++n)
+    for (int64_t o = 0; o < a.out_channels; ++o)
+      for (int64_t i = 0; i < a.out_dims[0]; ++i)
+        for (int64_t j = 0; j < a.out_dims[1]; ++j) {
+          const int64_t at = n * a.y_batch_stride + o * a.y_channel_stride + i * a.y_strides[0] + j * a.y_strides[1];
+          double want = defined(a, x, w, n, o, i, j);
+          if (epilogue.bias) want += static_cast<double>(epilogue.bias[o]);
+          if (epilogue.residual) want += static_cast<double>(epilogue.residual[at]);
+          if (epilogue.activation == Activation::hard_swish) {
+            want *= std::clamp(want / 6 + 0.5, 0.0, 1.0);
+            require_close(f32, at, static_cast<double>(y[at]), want);
+            continue;
+          }
+          if (epilogue.activation != Activation::none) want = std::max(want, 0.0);
+          if (epilogue.activation == Activation::relu6) want = std::min(want, 6.0);
+          REQUIRE(static_cast<double>(y[at]) == want);
+        }
+}
+
+/// Memory whose last byte is the last one of a page, behind which nothing may be read or written. It begins at a
+/// multiple of `alignment` bytes, so that up to that many less one may be left at the end.
+class PageEnd {
+ public:
+  explicit PageEnd(size_t bytes, size_t alignment = sizeof(float)) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    bytes_ = (bytes + page - 1) / page * page + page;
+    void* const all = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(all != MAP_FAILED);
+    all_ = static_cast<char*>(all);
+    REQUIRE(mprotect(all_ + bytes_ - page, page, PROT_NONE) == 0);
+    begin_ = all_ + (bytes_ - page - bytes) / alignment * alignment;
+  }
+  PageEnd(const PageEnd&) = delete;
+  PageEnd& operator=(const PageEnd&) = delete;
+  ~PageEnd() { munmap(all_, bytes_); }
+  void* data() const { return begin_; }
+  float* floats() const { return reinterpret_cast<float*>(begin_); }
+
+ private:
+  size_t bytes_;
+  char *all_, *begin_;
+};
 
 std::vector<float> whole_numbers(Random& r, int64_t count) {
   std::vector<float> all(static_cast<size_t>(count));
@@ -98,27 +154,73 @@ TEST_CASE("a convolution by multiply-adds equals its definition, with what follo
       epilogue.activation = activations[seed / 2 % 4];
       FmaConvolution convolution(a, threads);
       Scratch packed(convolution.weights_bytes()), scratch(convolution.scratch_bytes());
-      convolution.pack(w.data(), packed.data());
+      convolution.pack(w.data() + c.w_first, packed.data(), ThreadPool::shared());
       convolution.run(x.data(), packed.data(), y.data(), epilogue, scratch.data(), ThreadPool::shared());
-      for (int64_t n = 0; n < a.batch; ++n)
-        for (int64_t o = 0; o < a.out_channels; ++o)
-          for (int64_t i = 0; i < a.out_dims[0]; ++i)
-            for (int64_t j = 0; j < a.out_dims[1]; ++j) {
-              const auto at = static_cast<size_t>(n * a.y_batch_stride + o * a.y_channel_stride + i * a.y_strides[0] +
-                                                  j * a.y_strides[1]);
-              double want = defined(a, x, w, n, o, i, j);
-              if (epilogue.bias) want += static_cast<double>(bias[static_cast<size_t>(o)]);
-              if (epilogue.residual) want += static_cast<double>(residual[at]);
-              if (epilogue.activation == Activation::hard_swish) {
-                want *= std::clamp(want / 6 + 0.5, 0.0, 1.0);
-                require_close(f32, static_cast<int64_t>(at), static_cast<double>(y[at]), want);
-                continue;
-              }
-              if (epilogue.activation != Activation::none) want = std::max(want, 0.0);
-              if (epilogue.activation == Activation::relu6) want = std::min(want, 6.0);
-              REQUIRE(static_cast<double>(y[at]) == want);
-            }
+      check_against_definition(a, x.data(), w.data() + c.w_first, y.data(), epilogue);
     }
+  });
+}
+
+TEST_CASE("outputs that read the same padding are computed together, and nothing behind an array is touched") {
+  struct Shape {
+    int64_t batch, in_channels, out_channels, in_dims[2], kernel[2], low[2], high[2], stride, dilation;
+  };
+  const Shape shapes[] = {
+      {1, 64, 64, {7, 7}, {3, 3}, {1, 1}, {1, 1}, 1, 1},     {3, 33, 72, {7, 7}, {3, 3}, {1, 1}, {1, 1}, 1, 1},
+      {2, 16, 130, {14, 14}, {3, 3}, {1, 1}, {1, 1}, 1, 1},  {1, 90, 48, {14, 13}, {5, 5}, {2, 2}, {2, 2}, 1, 1},
+      {2, 24, 33, {13, 15}, {3, 3}, {1, 1}, {1, 1}, 2, 1},   {1, 17, 16, {12, 12}, {3, 3}, {2, 2}, {2, 2}, 1, 2},
+      {2, 300, 20, {4, 4}, {3, 3}, {1, 1}, {1, 1}, 1, 1},    {1, 8, 96, {1, 1}, {3, 3}, {1, 1}, {1, 1}, 1, 1},
+      {1, 9, 40, {3, 30}, {1, 40}, {0, 20}, {0, 20}, 1, 1},  {1, 8, 65, {10, 9}, {9, 9}, {4, 4}, {4, 4}, 1, 1},
+      {1, 12, 64, {5, 6}, {3, 3}, {4, 5}, {3, 6}, 1, 1},     {2, 9, 80, {28, 28}, {3, 3}, {1, 1}, {1, 1}, 1, 1},
+      {4, 40, 64, {1, 1}, {1, 1}, {0, 0}, {0, 0}, 1, 1},     {1, 9, 64, {56, 56}, {3, 3}, {0, 1}, {1, 0}, 2, 1},
+      {1, 257, 9, {9, 9}, {2, 2}, {1, 1}, {0, 0}, 1, 1},     {1, 64, 100, {5, 7}, {1, 1}, {0, 0}, {0, 0}, 1, 1},
+      {1, 48, 64, {20, 20}, {3, 3}, {-1, -2}, {1, 1}, 1, 1}, {2, 32, 96, {3, 19}, {3, 1}, {1, 0}, {1, 0}, 1, 1}};
+  for_each_target([&] {
+    for (const Shape& shape : shapes)
+      for (const bool channels_last : {true, false})
+        for (const int threads : {1, 2}) {
+          ConvolutionArgs a;
+          a.batch = shape.batch, a.in_channels = shape.in_channels, a.out_channels = shape.out_channels;
+          for (int d = 0; d < 2; ++d) {
+            a.in_dims[d] = shape.in_dims[d], a.kernel[d] = shape.kernel[d], a.low[d] = shape.low[d];
+            a.stride[d] = shape.stride, a.rhs_dilation[d] = shape.dilation;
+            const int64_t reach = (a.kernel[d] - 1) * a.rhs_dilation[d] + 1;
+            a.out_dims[d] = (a.in_dims[d] + shape.low[d] + shape.high[d] - reach) / a.stride[d] + 1;
+          }
+          CAPTURE(a.in_channels);
+          CAPTURE(a.out_channels);
+          CAPTURE(a.kernel[1]);
+          CAPTURE(a.in_dims[1]);
+          CAPTURE(channels_last);
+          lay_out(channels_last, a.in_channels, a.in_dims, 0, a.x_batch_stride, a.x_channel_stride, a.x_strides);
+          lay_out(channels_last, a.out_channels, a.out_dims, 0, a.y_batch_stride, a.y_channel_stride, a.y_strides);
+          a.w_strides[1] = 1, a.w_strides[0] = a.kernel[1], a.w_in_stride = a.kernel[0] * a.kernel[1];
+          a.w_out_stride = a.in_channels * a.w_in_stride;
+          REQUIRE(FmaConvolution::supports(a, 1));
+          const int64_t x_size = a.batch * a.x_batch_stride, y_size = a.batch * a.y_batch_stride;
+          const auto bytes = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
+          const PageEnd x(bytes(x_size)), y(bytes(y_size)), w(bytes(a.out_channels * a.w_out_stride));
+          const PageEnd bias(bytes(a.out_channels)), residual(bytes(y_size));
+          Random r(static_cast<uint64_t>(&shape - shapes));
+          const auto fill = [&](const PageEnd& to, int64_t count) {
+            std::ranges::copy(whole_numbers(r, count), to.floats());
+          };
+          fill(x, x_size), fill(w, a.out_channels * a.w_out_stride), fill(bias, a.out_channels), fill(residual, y_size);
+          std::fill_n(y.floats(), y_size, 99.0F);
+          FmaConvolution convolution(a, threads);
+          const PageEnd packed(convolution.weights_bytes(), 64), scratch(convolution.scratch_bytes(), 64);
+          convolution.pack(w.floats(), packed.data(), ThreadPool::shared());
+          ConvolutionEpilogue epilogue;
+          epilogue.bias = bias.floats(), epilogue.residual = residual.floats(), epilogue.activation = Activation::relu;
+          convolution.run(x.floats(), packed.data(), y.floats(), epilogue, scratch.data(), ThreadPool::shared());
+          check_against_definition(a, x.floats(), w.floats(), y.floats(), epilogue);
+          // The sums may be written over the residual.
+          std::ranges::copy_n(residual.floats(), y_size, y.floats());
+          epilogue.residual = y.floats();
+          convolution.run(x.floats(), packed.data(), y.floats(), epilogue, scratch.data(), ThreadPool::shared());
+          epilogue.residual = residual.floats();
+          check_against_definition(a, x.floats(), w.floats(), y.floats(), epilogue);
+        }
   });
 }
 
@@ -141,7 +243,6 @@ TEST_CASE("what multiply-adds have no kernel for is refused") {
   CHECK(refused([](ConvolutionArgs& b) { b.out_channels = 7; }));
   CHECK(refused([](ConvolutionArgs& b) { b.out_dims[1] = 0; }));
   CHECK(refused([](ConvolutionArgs& b) { b.lhs_dilation[0] = 2; }));
-  CHECK(refused([](ConvolutionArgs& b) { b.w_strides[1] = -1; }));
   CHECK(refused([](ConvolutionArgs& b) { b.low[0] = int64_t{1} << 40; }));
   CHECK(refused([](ConvolutionArgs& b) { b.rhs_dilation[1] = int64_t{1} << 40; }));
   CHECK(refused([](ConvolutionArgs& b) { b.stride[0] = int64_t{1} << 40; }));

@@ -133,7 +133,7 @@ TEST_CASE("long sums of equal terms: our own convolutions") {
               std::vector<float> y = all(count.y, 0);
               FmaConvolution convolution(a, 1);
               Scratch packed(convolution.weights_bytes()), scratch(convolution.scratch_bytes());
-              convolution.pack(ws.data(), packed.data());
+              convolution.pack(ws.data(), packed.data(), ThreadPool::shared());
               convolution.run(xs.data(), packed.data(), y.data(), {}, scratch.data(), ThreadPool::shared());
               return of_product_sum(y, x, w, count.terms);
             }) <= 1);

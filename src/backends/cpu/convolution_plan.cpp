@@ -12,8 +12,10 @@
 #include "kernels/conv/fma_convolution.h"
 #include "kernels/conv/narrow_tiles.h"
 #include "kernels/conv/onednn.h"
+#include "kernels/gemm/amx/tiles.h"
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/product_plan.h"
+#include "kernels/partial_sums.h"
 #include "rlx/error.h"
 
 namespace rlx::cpu {
@@ -45,6 +47,25 @@ bool has_taps_of_many_channels(const ConvolutionArgs& a) {
   for (int d = 0; d < a.spatial; ++d) taps *= a.kernel[d];
   return taps > 1 && a.groups == 1 && a.in_channels >= kManyChannels;
 }
+/// Whether the class for multiply-adds computes the convolution, with vectors that are wide enough to be worth it.
+bool has_multiply_adds(const Problem& p) {
+  for (int d = 0; p.are_weights_constant && d < p.args.spatial; ++d)
+    if (p.args.w_strides[d] < 0) return false;  // packed_convolution() packs from the lowest element on
+  return kernels::product_lanes(f32) >= 8 && kernels::FmaConvolution::supports(p.args, p.batch_groups);
+}
+/// Whether multiply-adds are worth packing the weights in each run: `least` pixels or more use each of them.
+bool has_packed_in_run(const Problem& p, int64_t least) {
+  return !p.are_weights_constant && has_multiply_adds(p) &&
+         p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] >= least;
+}
+/// Whether a convolution is a product that is faster as such: products read weights ahead, also those of the next step,
+/// and keep long sums in registers. (Measured with vectors of 16; with vectors of 8 multiply-adds were faster.)
+bool is_faster_as_product(const Problem& p) {
+  constexpr int64_t kFewRows = 128;
+  return kernels::product_lanes(f32) > 8 && is_pointwise_of_channels(p) &&
+         (p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] < kFewRows ||
+          p.args.in_channels > kernels::kPartialSumTerms);
+}
 /// Whether the convolution is so large that creating oneDNN's kernels takes less time than they save.
 bool is_worth_onednn(const Problem& p) {
   constexpr double kMinProducts = 1 << 18;  // multiplications
@@ -72,10 +93,10 @@ constexpr ConvolutionRule kRules[] = {
     {ConvolutionKernel::pointwise_tiles, "pointwise, with so few pixels that a product does not pay for packing rows",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p) && has_few_pixels(p); }},
     {ConvolutionKernel::multiply_adds,
-     "constant weights, and vectors of 8 numbers: the sums of 3 pixels by 32 channels fill the registers",
+     "constant weights and no matrix tiles: the sums of some pixels by 4 vectors of channels fill the registers",
      [](const Problem& p) {
-       return p.are_weights_constant && kernels::product_lanes(f32) == 8 &&
-              kernels::FmaConvolution::supports(p.args, p.batch_groups);
+       return p.are_weights_constant && !kernels::has_matrix_tiles() && has_multiply_adds(p) &&
+              !is_faster_as_product(p);
      }},
     {ConvolutionKernel::product, "a pointwise convolution of channels-last pixels is a matrix product",
      [](const Problem& p) { return p.are_weights_constant && is_pointwise_of_channels(p); }},
@@ -91,7 +112,20 @@ constexpr ConvolutionRule kRules[] = {
      [](const Problem& p) {
        return p.are_weights_constant && kernels::TiledConvolution::suits(p.args, p.batch_groups);
      }},
+    {ConvolutionKernel::multiply_adds, "constant weights that matrix tiles do not support",
+     [](const Problem& p) { return p.are_weights_constant && has_multiply_adds(p); }},
+    {ConvolutionKernel::multiply_adds, "no matrix tiles, and so many pixels that weights are packed in each run",
+     [](const Problem& p) {
+       constexpr int64_t kManyPixels = 1024;
+       const bool has_long_rows = is_pointwise(p.args) && p.args.in_channels > kernels::kPartialSumTerms;
+       return !kernels::has_matrix_tiles() && !has_long_rows && has_packed_in_run(p, kManyPixels);
+     }},
     {ConvolutionKernel::onednn, "oneDNN is built in, and there is enough work for its kernels", is_worth_onednn},
+    {ConvolutionKernel::multiply_adds, "oneDNN does not compute it, and enough pixels use the weights of a run",
+     [](const Problem& p) {
+       constexpr int64_t kSomePixels = 64;
+       return has_packed_in_run(p, kSomePixels);
+     }},
     {ConvolutionKernel::general, "no other kernel supports it, or it is too small for them",
      [](const Problem&) { return true; }},
 };

@@ -60,8 +60,8 @@ Prepared planned_convolution(const ConvolutionProblem& problem, Make make) {
 /// support the convolution.
 Prepared tiled_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
                            const EpilogueOperands& epilogue = {});
-/// A step by multiply-adds (kernels/conv/fma_convolution.h). Null if the weights are not bound, or if it does not
-/// support the convolution.
+/// A step by multiply-adds (kernels/conv/fma_convolution.h), which packs weights that are not bound in each run. Null
+/// if it does not support the convolution.
 Prepared fma_convolution(const LoweringContext& c, const kernels::ConvolutionArgs& args, int64_t batch_groups,
                          const EpilogueOperands& epilogue = {});
 /// A step that calls oneDNN. Null if oneDNN does not support it.

@@ -7,6 +7,7 @@
 #include "backends/cpu/machine.h"
 #include "backends/cpu/rewritings.h"
 #include "kernels/conv/onednn.h"
+#include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/gemm/product_plan.h"
 #include "kernels/threads/external_pool.h"
 #include "kernels/threads/thread_pool.h"
@@ -87,9 +88,9 @@ class Cpu final : public Backend {
     };
     // Whoever registers a kernel for convolutions wants to see it used: then they are not fused.
     target.fuses_convolutions = !has_registered_kernel(op::conv) && !has_registered_kernel(op::convolution);
-    // oneDNN's kernels are fastest with channels last. Our own prefer channels first: their matrix has runs along the
-    // last dim.
-    target.prefers_channels_last = kernels::has_onednn();
+    // oneDNN's kernels and multiply-adds (convolution_plan.h) are fastest with channels last. Our general ones prefer
+    // channels first: their matrix has runs along the last dim.
+    target.prefers_channels_last = kernels::has_onednn() || kernels::product_lanes(f32) >= 8;
     target.fuses_elementwise = [](const Node& node) { return is_machine_op(node) && !has_registered_kernel(*node.op); };
     target.updates_in_place = true;
     const kernels::ProductTarget products = kernels::product_target();

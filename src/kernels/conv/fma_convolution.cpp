@@ -48,7 +48,24 @@ struct ChannelPanels {
 struct OutputPixel {
   int64_t x;      ///< of its first tap in the image that is read, in elements from where the task begins to read
   int64_t y;      ///< of its first channel in y, in elements from the task's first image
+  int64_t index;  ///< among the task's outputs, row by row
   uint64_t taps;  ///< a bit for each tap that reads no padding
+};
+
+/// Outputs that are computed together: mostly ones of the same taps, so that those which read padding are left out.
+struct OutputGroup {
+  const OutputPixel* outputs;  ///< the last one is repeated, for the last tile
+  int64_t count;
+};
+constexpr int64_t kMaxGroups = 32;
+
+/// How many tiles of `height` or `height` - 1 outputs compute `count` outputs, and how many of them are the higher
+/// ones.
+struct TileHeights {
+  int64_t tiles, high;
+  TileHeights(int64_t count, int64_t height)
+      : tiles(divided_up(count, height)), high(std::max<int64_t>(0, count - tiles * (height - 1))) {}
+  int64_t outputs(int64_t height) const { return tiles * (height - 1) + high; }  ///< those computed twice included
 };
 
 /// Outputs of all channels of some panels, by one thread.
@@ -56,7 +73,7 @@ struct ConvolutionTask {
   const ConvolutionArgs* args;
   bool copies;
   int64_t pixel, row;  ///< strides of the image that is read
-  const FmaConvolution::Run* runs;
+  const std::vector<FmaConvolution::Run>* runs;
   const std::vector<FmaConvolution::Block>* blocks;
   int64_t terms;
   const float* weights;  ///< all panels
@@ -79,8 +96,8 @@ struct TaskScratch {
   TaskScratch(const ConvolutionArgs& a, bool copies, int64_t images, int64_t rows, int64_t panel_floats) {
     const int64_t pixels = rounded_up(images * rows * a.out_dims[1], 64);
     image = copies ? aligned(images * padded_rows(a, rows) * padded_cols(a) * a.in_channels * 4) : 0;
-    outputs = aligned((pixels + kMaxTilePixels) * static_cast<int64_t>(sizeof(OutputPixel)));
-    sums = aligned((pixels + kMaxTilePixels) * panel_floats * 4);
+    outputs = aligned((pixels + kMaxGroups * kMaxTilePixels) * static_cast<int64_t>(sizeof(OutputPixel)));
+    sums = aligned(pixels * panel_floats * 4);
     transposed = a.y_channel_stride == 1 ? 0 : sums;
   }
   int64_t bytes() const { return image + outputs + sums + transposed; }
@@ -100,31 +117,37 @@ int64_t lanes_of_sums() { return static_cast<int64_t>(hn::Lanes(F32Tag())); }
 /// What sum_block() needs of a task and a panel.
 struct PanelSums {
   const float* x;
-  const OutputPixel* outputs;  ///< the last one is repeated, for the last tile
-  int64_t count;               ///< of outputs
+  const OutputGroup* groups;
+  int64_t group_count;
   const FmaConvolution::Run* runs;
-  int64_t run_count, terms;  ///< of the block
-  const float* weights;      ///< of the block
-  const char* next;          ///< weights to prefetch
-  int64_t next_bytes;
-  float* sums;            ///< [outputs, channels of the panel]
-  bool is_first, stores;  ///< there are no sums of earlier blocks; the results are stored to y
-  float* y;               ///< at the panel's first channel, as all below
+  int64_t run_count, terms;        ///< of the block
+  const float* weights;            ///< of the block
+  const char* next;                ///< weights to prefetch
+  int64_t next_bytes, prefetched;  ///< all of them, and with each tile
+  float* sums;                     ///< [outputs, channels of the panel]
+  bool is_first, stores;           ///< there are no sums of earlier blocks; the results are stored to y
+  float* y;                        ///< at the panel's first channel, as all below
   ClampedEpilogue epilogue;
 };
 
-/// Adds a block of terms to the sums of all outputs, kPixels at a time, for kVectors vectors of channels.
+/// How many outputs a tile has at most, for `vectors` vectors of channels: its sums and the weights of a term fill the
+/// registers.
+constexpr int tile_height(int64_t vectors) {
+  constexpr bool kIsWide = kVectorRegisters == 32;
+  return vectors == 1 ? 8 : vectors == 2 ? (kIsWide ? 8 : 6) : vectors == 3 ? (kIsWide ? 8 : 4) : kIsWide ? 6 : 3;
+}
+
+/// Adds a block of terms to the sums of `count` outputs, kPixels at a time, for kVectors vectors of channels. Returns
+/// where the weights begin that are left to prefetch.
 template <int kPixels, int kVectors>
-HWY_NOINLINE void sum_block(const PanelSums& p) {
+HWY_NOINLINE const char* sum_tiles(const PanelSums& p, const OutputPixel* outputs, int64_t count, const char* next) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width = kVectors * lanes, terms = p.terms;
-  const int64_t prefetched = rounded_up(divided_up(p.next_bytes, divided_up(p.count, kPixels)), 64);
-  const char *next = p.next, *const next_end = p.next + p.next_bytes;
-  for (int64_t at = 0; at < p.count; at += kPixels) {
-    for (const char* stop = std::min(next + prefetched, next_end); next < stop; next += 64)
+  const char* const next_end = p.next + p.next_bytes;
+  for (; count > 0; count -= kPixels, outputs += kPixels) {
+    for (const char* stop = std::min(next + p.prefetched, next_end); next < stop; next += 64)
       __builtin_prefetch(next, 0, 2);
-    const OutputPixel* outputs = p.outputs + at;
     uint64_t taps = 0;
     RLX_UNROLL for (int i = 0; i < kPixels; ++i) taps |= outputs[i].taps;
     F32Vec sum[kPixels][kVectors];
@@ -155,18 +178,17 @@ HWY_NOINLINE void sum_block(const PanelSums& p) {
         }
       }
     }
-    float* const sums = p.sums + at * width;
+    // All sums are read before the first one is written: an output may be twice in a tile.
     if (!p.is_first) {
       RLX_UNROLL for (int i = 0; i < kPixels; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v) sum[i][v] =
-          hn::Add(hn::LoadU(d, sums + i * width + v * lanes), sum[i][v]);
+          hn::Add(hn::LoadU(d, p.sums + outputs[i].index * width + v * lanes), sum[i][v]);
     }
     if (!p.stores) {
       RLX_UNROLL for (int i = 0; i < kPixels; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v)
-          hn::StoreU(sum[i][v], d, sums + i * width + v * lanes);
+          hn::StoreU(sum[i][v], d, p.sums + outputs[i].index * width + v * lanes);
       continue;
     }
     const auto low = hn::Set(d, p.epilogue.low), high = hn::Set(d, p.epilogue.high);
-    const int64_t count = p.count - at;
     RLX_UNROLL for (int i = 0; i < kPixels; ++i) {
       if (i >= count) break;
       RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
@@ -177,6 +199,68 @@ HWY_NOINLINE void sum_block(const PanelSums& p) {
       }
     }
   }
+  return next;
+}
+
+/// Adds a block of terms to the sums of all outputs, for kVectors vectors of channels.
+template <int kVectors>
+void sum_block(PanelSums p) {
+  constexpr int kHeight = tile_height(kVectors);
+  int64_t tiles = 0;
+  for (int64_t g = 0; g < p.group_count; ++g) tiles += TileHeights(p.groups[g].count, kHeight).tiles;
+  p.prefetched = rounded_up(divided_up(p.next_bytes, tiles), 64);
+  const char* next = p.next;
+  for (int64_t g = 0; g < p.group_count; ++g) {
+    const OutputGroup& group = p.groups[g];
+    const int64_t high = TileHeights(group.count, kHeight).high * kHeight;
+    next = sum_tiles<kHeight, kVectors>(p, group.outputs, high, next);
+    next = sum_tiles<kHeight - 1, kVectors>(p, group.outputs + high, group.count - high, next);
+  }
+}
+
+/// Packs the weights of a panel. Where the taps of a channel are adjacent, forwards or backwards, they are transposed
+/// in pieces, whose rows are then put in order.
+void pack_weights(const ConvolutionArgs& a, int64_t panel, float* packed) {
+  constexpr int64_t kPieceFloats = 8192;
+  const int64_t lanes = lanes_of_sums(), channels = a.in_channels, taps = a.kernel[0] * a.kernel[1];
+  const ChannelPanels panels{divided_up(a.out_channels, lanes)};
+  const int64_t first = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - first;
+  const int64_t count = std::min(width, a.out_channels - first);
+  float* const to = packed + first * taps * channels;
+  const float* const from = static_cast<const float*>(a.w) + first * a.w_out_stride;
+  const auto offset = [&](int64_t tap) {
+    return tap / a.kernel[1] * a.w_strides[0] + tap % a.kernel[1] * a.w_strides[1];
+  };
+  if (a.w_out_stride == 1 || a.w_in_stride == 1) {
+    for (int64_t tap = 0; tap < taps; ++tap)
+      pack_panel(from + offset(tap), a.w_in_stride, a.w_out_stride, channels, count, width,
+                 to + tap * channels * width);
+    return;
+  }
+  const int64_t step = a.w_strides[1];
+  const bool are_adjacent = (step == 1 || step == -1) && a.w_strides[0] == step * a.kernel[1];
+  if (are_adjacent && taps * width <= kPieceFloats) {
+    HWY_ALIGN float piece[kPieceFloats];
+    const int64_t most = a.w_in_stride == taps ? kPieceFloats / width / taps : 1;  // channels of a piece
+    const float* const lowest = from + (step < 0 ? offset(taps - 1) : 0);
+    for (int64_t c = 0; c < channels; c += most) {
+      const int64_t together = std::min(most, channels - c);
+      pack_panel(lowest + c * a.w_in_stride, 1, a.w_out_stride, together * taps, count, width, piece);
+      for (int64_t i = 0; i < together; ++i)
+        for (int64_t t = 0; t < taps; ++t) {
+          const int64_t tap = step < 0 ? taps - 1 - t : t;
+          copy_row(piece + (i * taps + t) * width, width, to + (tap * channels + c + i) * width);
+        }
+    }
+    return;
+  }
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const float* const one = from + c * a.w_in_stride + offset(tap);
+      float* const term = to + (tap * channels + c) * width;
+      for (int64_t o = 0; o < count; ++o) term[o] = one[o * a.w_out_stride];
+      std::fill(term + count, term + width, 0.0F);
+    }
 }
 
 /// Copies the rows that the task reads, padding included.
@@ -217,25 +301,79 @@ uint64_t inner_taps(const ConvolutionArgs& a, int dim, int64_t index) {
   return taps;
 }
 
-void list_outputs(const ConvolutionTask& t, OutputPixel* outputs) {
-  const ConvolutionArgs& a = *t.args;
-  const int64_t image_x = t.copies ? padded_rows(a, t.row_end - t.row_begin) * t.row : a.x_batch_stride;
-  for (int64_t row = t.row_begin; row < t.row_end; ++row) {
-    const uint64_t taps = inner_taps(a, 0, row);
-    for (int64_t col = 0; col < a.out_dims[1]; ++col) {
-      OutputPixel one;
-      one.x = (row - t.row_begin) * a.stride[0] * t.row + col * a.stride[1] * t.pixel;
-      one.y = row * a.y_strides[0] + col * a.y_strides[1];
-      one.taps = t.copies ? taps & inner_taps(a, 1, col) : ~uint64_t{0};
-      const int64_t rows = t.row_end - t.row_begin;
-      for (int64_t image = 0; image < t.image_end - t.image_begin; ++image) {
-        outputs[(image * rows + row - t.row_begin) * a.out_dims[1] + col] = one;
-        one.x += image_x, one.y += a.y_batch_stride;
+/// Consecutive rows, or columns, of outputs whose taps read the same padding.
+struct OutputBand {
+  int64_t begin, end;
+  uint64_t taps;
+};
+/// The bands of [begin, end) along spatial dim `dim`. Returns how many there are; more than kMaxBands become one.
+constexpr int64_t kMaxBands = 16;
+int64_t list_bands(const ConvolutionTask& t, int dim, int64_t begin, int64_t end, OutputBand* bands) {
+  int64_t count = 0;
+  for (int64_t at = begin; at < end; ++at) {
+    const uint64_t taps = t.copies ? inner_taps(*t.args, dim, at) : ~uint64_t{0};
+    if (count > 0 && bands[count - 1].taps == taps) {
+      bands[count - 1].end = at + 1;
+    } else {
+      if (count == kMaxBands) {
+        bands[0] = {begin, end, ~uint64_t{0}};
+        return 1;
       }
+      bands[count++] = {at, at + 1, taps};
     }
   }
-  const int64_t count = (t.image_end - t.image_begin) * (t.row_end - t.row_begin) * a.out_dims[1];
-  std::fill_n(outputs + count, kMaxTilePixels, outputs[count - 1]);
+  return count;
+}
+
+/// Lists the task's outputs, each group's after the other's, and returns the number of groups. Outputs that read the
+/// same padding are a group if the tiles of that group, without the runs of terms that it does not need, compute less
+/// than others would with these outputs; all that are left are the last group.
+int64_t list_outputs(const ConvolutionTask& t, int64_t height, OutputPixel* outputs, OutputGroup* groups) {
+  const ConvolutionArgs& a = *t.args;
+  const int64_t rows = t.row_end - t.row_begin, cols = a.out_dims[1], images = t.image_end - t.image_begin;
+  const int64_t image_x = t.copies ? padded_rows(a, rows) * t.row : a.x_batch_stride;
+  OutputBand row_bands[kMaxBands], col_bands[kMaxBands];
+  const int64_t row_count = list_bands(t, 0, t.row_begin, t.row_end, row_bands);
+  const int64_t col_count = list_bands(t, 1, 0, cols, col_bands);
+  int64_t count = 0;
+  const auto list = [&](int64_t image, int64_t row, const OutputBand& band, const OutputBand& col_band) {
+    const int64_t x = image * image_x + (row - t.row_begin) * a.stride[0] * t.row;
+    const int64_t y = image * a.y_batch_stride + row * a.y_strides[0];
+    const int64_t index = (image * rows + row - t.row_begin) * cols;
+    for (int64_t col = col_band.begin; col < col_band.end; ++col)
+      *outputs++ = {x + col * a.stride[1] * t.pixel, y + col * a.y_strides[1], index + col, band.taps & col_band.taps};
+  };
+  const auto finish = [&](const OutputPixel* begin) {
+    if (begin == outputs) return;
+    groups[count++] = {begin, outputs - begin};
+    outputs = std::fill_n(outputs, kMaxTilePixels, outputs[-1]);
+  };
+  const auto is_alone = [&](const OutputBand& band, const OutputBand& col_band) {
+    const int64_t pixels = images * (band.end - band.begin) * (col_band.end - col_band.begin);
+    int64_t runs = 0;
+    for (const FmaConvolution::Run& run : *t.runs) runs += (run.taps & band.taps & col_band.taps) != 0;
+    const auto all = static_cast<int64_t>(t.runs->size());
+    return runs < all && TileHeights(pixels, height).outputs(height) * runs <= pixels * all;
+  };
+  bool alone[kMaxBands][kMaxBands];
+  for (int64_t r = 0; r < row_count; ++r)
+    for (int64_t c = 0; c < col_count; ++c) {
+      const OutputBand &band = row_bands[r], &col_band = col_bands[c];
+      alone[r][c] = count + 1 < kMaxGroups && is_alone(band, col_band);
+      if (!alone[r][c]) continue;
+      const OutputPixel* const begin = outputs;
+      for (int64_t image = 0; image < images; ++image)
+        for (int64_t row = band.begin; row < band.end; ++row) list(image, row, band, col_band);
+      finish(begin);
+    }
+  const OutputPixel* const begin = outputs;
+  for (int64_t image = 0; image < images; ++image)
+    for (int64_t r = 0; r < row_count; ++r)
+      for (int64_t row = row_bands[r].begin; row < row_bands[r].end; ++row)
+        for (int64_t c = 0; c < col_count; ++c)
+          if (!alone[r][c]) list(image, row, row_bands[r], col_bands[c]);
+  finish(begin);
+  return count;
 }
 
 /// Applies the epilogue to the sums of `channels` channels, from `channel` on, and writes y.
@@ -280,16 +418,16 @@ void compute_task(const ConvolutionTask& t) {
   auto* const sums = reinterpret_cast<float*>(take(sizes.sums));
   auto* const transposed = reinterpret_cast<float*>(take(sizes.transposed));
   if (t.copies) copy_image(t, image);
-  list_outputs(t, outputs);
-
   const ChannelPanels panels{divided_up(a.out_channels, lanes)};
+  OutputGroup groups[kMaxGroups];
   const ClampedEpilogue clamped = clamped_epilogue(*t.epilogue);
   PanelSums p{};
   p.x = t.copies ? image
                  : static_cast<const float*>(a.x) + t.image_begin * a.x_batch_stride +
                        t.row_begin * a.stride[0] * a.x_strides[0];
-  p.outputs = outputs, p.sums = sums;
-  p.count = (t.image_end - t.image_begin) * (t.row_end - t.row_begin) * a.out_dims[1];
+  p.groups = groups, p.sums = sums;
+  p.group_count =
+      list_outputs(t, tile_height(panels.begin(t.panel_begin + 1) - panels.begin(t.panel_begin)), outputs, groups);
   const int64_t image_y = t.image_begin * a.y_batch_stride;
   for (int64_t panel = t.panel_begin; panel < t.panel_end; ++panel) {
     const int64_t channel = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - channel;
@@ -303,16 +441,17 @@ void compute_task(const ConvolutionTask& t) {
     const float* const end = t.weights + panels.begin(t.panel_end) * lanes * t.terms;
     for (const FmaConvolution::Block& block : *t.blocks) {
       const bool is_last = &block == &t.blocks->back();
-      p.runs = t.runs + block.first_run, p.run_count = block.runs, p.terms = block.terms;
+      p.runs = t.runs->data() + block.first_run, p.run_count = block.runs, p.terms = block.terms;
       p.is_first = block.first_run == 0, p.stores = is_last && is_direct;
       const int64_t floats = block.runs * block.terms * width;
       p.next = reinterpret_cast<const char*>(p.weights + floats);
-      p.next_bytes = std::min(floats, end - p.weights - floats) * 4;
+      // With AVX-512 (Zen 5) what the processor prefetches by itself was up to 6 % faster.
+      p.next_bytes = kVectorRegisters == 32 ? 0 : std::min(floats, end - p.weights - floats) * 4;
       switch (width / lanes) {
-        case 1: sum_block<8, 1>(p); break;
-        case 2: sum_block<6, 2>(p); break;
-        case 3: sum_block<4, 3>(p); break;
-        default: sum_block<3, 4>(p);
+        case 1: sum_block<1>(p); break;
+        case 2: sum_block<2>(p); break;
+        case 3: sum_block<3>(p); break;
+        default: sum_block<4>(p);
       }
       p.weights += floats;
     }
@@ -330,6 +469,7 @@ namespace rlx::kernels {
 namespace {
 HWY_EXPORT(lanes_of_sums);
 HWY_EXPORT(compute_task);
+HWY_EXPORT(pack_weights);
 
 int64_t lanes_in_use() { return HWY_DYNAMIC_DISPATCH(lanes_of_sums)(); }
 
@@ -349,7 +489,6 @@ bool FmaConvolution::supports(const ConvolutionArgs& a, int64_t batch_groups) {
   if (a.batch < 1 || a.in_channels < kMinChannels || a.out_channels < kMinChannels) return false;
   for (int d = 0; d < 2; ++d) {
     if (a.lhs_dilation[d] != 1 || a.in_dims[d] < 1 || a.out_dims[d] < 1 || a.kernel[d] < 1) return false;
-    if (a.w_strides[d] < 0) return false;
     for (const int64_t extent : {a.in_dims[d], a.out_dims[d], a.kernel[d], a.stride[d], a.rhs_dilation[d]})
       if (extent > kMaxExtent) return false;
     if (a.low[d] > kMaxExtent || a.low[d] < -kMaxExtent) return false;
@@ -433,23 +572,12 @@ size_t FmaConvolution::weights_bytes() const {
   return static_cast<size_t>(rounded_up(a_.out_channels, lanes_in_use()) * terms_) * sizeof(float);
 }
 
-void FmaConvolution::pack(const void* w, void* packed) const noexcept {
-  const int64_t lanes = lanes_in_use(), channels = a_.in_channels;
-  const ChannelPanels panels{divided_up(a_.out_channels, lanes)};
-  for (int64_t panel = 0; panel < panels.count(); ++panel) {
-    const int64_t first = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - first;
-    const int64_t count = std::min(width, a_.out_channels - first);
-    float* const to = static_cast<float*>(packed) + first * terms_;
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t t = 0; t < a_.kernel[0]; ++t)
-        for (int64_t u = 0; u < a_.kernel[1]; ++u) {
-          const float* from = static_cast<const float*>(w) + first * a_.w_out_stride + c * a_.w_in_stride +
-                              t * a_.w_strides[0] + u * a_.w_strides[1];
-          float* const term = to + ((t * a_.kernel[1] + u) * channels + c) * width;
-          for (int64_t o = 0; o < count; ++o) term[o] = from[o * a_.w_out_stride];
-          std::fill(term + count, term + width, 0.0F);
-        }
-  }
+void FmaConvolution::pack(const void* w, void* packed, ThreadPool& pool) const noexcept {
+  ConvolutionArgs args = a_;
+  args.w = w;
+  pool.parallel_for(threads_, ChannelPanels{divided_up(a_.out_channels, lanes_in_use())}.count(), [&](int64_t panel) {
+    HWY_DYNAMIC_DISPATCH(pack_weights)(args, panel, static_cast<float*>(packed));
+  });
 }
 
 size_t FmaConvolution::scratch_bytes() const { return thread_bytes_ * static_cast<size_t>(threads_); }
@@ -464,7 +592,7 @@ void FmaConvolution::run(const void* x, const void* packed, void* y, const Convo
     const int64_t image = task / panel_tasks_ / row_tasks_;
     ConvolutionTask t{};
     t.args = &args, t.copies = copies_, t.pixel = pixel_, t.row = row_;
-    t.runs = runs_.data(), t.blocks = &blocks_, t.terms = terms_;
+    t.runs = &runs_, t.blocks = &blocks_, t.terms = terms_;
     t.weights = static_cast<const float*>(packed);
     t.panel_begin = panels * panel / panel_tasks_, t.panel_end = panels * (panel + 1) / panel_tasks_;
     t.image_begin = a_.batch * image / image_tasks_, t.image_end = a_.batch * (image + 1) / image_tasks_;

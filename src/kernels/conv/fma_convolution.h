@@ -1,7 +1,8 @@
 // f32 convolutions by multiply-adds, with sums in registers: a few pixels by a few vectors of output channels. Weights
-// are packed once, panel by panel. The pixels that a task reads are copied to scratch memory, padding included, unless
-// the channels are contiguous in x and no tap reads padding. Neighbours: gemm/fma, matrix products;
-// amx_convolution.h, the same on matrix tiles; onednn_convolution.h, what this class does not support.
+// are packed panel by panel, once or, if they are given at run time, before each run. The pixels that a task reads are
+// copied to scratch memory, padding included, unless the channels are contiguous in x and no tap reads padding.
+// Neighbours: gemm/fma, matrix products; amx_convolution.h, the same on matrix tiles; onednn_convolution.h, what this
+// class does not support.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ class ThreadPool;
 class FmaConvolution {
  public:
   /// Whether this class computes the convolution: of f32, with 2 spatial dims, one group of channels and of the batch,
-  /// 8 input channels and 8 output channels or more. x is not dilated and the kernel not reversed. In x, and in y,
+  /// 8 input channels and 8 output channels or more. x is not dilated; the kernel may be reversed. In x, and in y,
   /// either channels or columns are contiguous. Extents that would overflow are refused.
   static bool supports(const ConvolutionArgs& args, int64_t batch_groups);
 
@@ -25,9 +26,10 @@ class FmaConvolution {
   FmaConvolution(const ConvolutionArgs& args, int threads);
 
   size_t weights_bytes() const;
-  /// Packs `w`, whose strides are those of the args. The order depends on the width of the vectors in use, so run()
-  /// must be called with the same instruction set.
-  void pack(const void* w, void* packed) const noexcept;
+  /// Packs weights, whose strides are those of the args; `w` is the first one (of a reversed kernel the last in
+  /// memory). The order depends on the width of the vectors in use, so run() must be called with the same instruction
+  /// set.
+  void pack(const void* w, void* packed, ThreadPool& pool) const noexcept;
 
   size_t scratch_bytes() const;  ///< of one run, for all its threads
   /// With an epilogue, y must be dense, and the residual has its layout. `packed` and `scratch` are aligned to 64
