@@ -313,6 +313,7 @@ TEST_CASE("blocks: a row that is split into integers has sums within a rounding 
     MESSAGE("skipped: rows are split for AVX-512 VNNI alone");
     return;
   }
+  for (const int64_t k : {0, 128, 288, 16384 + 256}) CHECK(!splits_rows_beside(q8_0, k));
   for (const DType format : {q8_0, q4_k, q6_k})
     for (const int64_t k : {256, 1024, 3072}) {
       REQUIRE(splits_rows_beside(format, k));
