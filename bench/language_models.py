@@ -24,8 +24,9 @@ llama-bench of builds of one's own: of the sources in the source package of llam
     CC=clang CXX=clang++ cmake -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF -DGGML_AMX_BF16=OFF \\
       -DGGML_OPENMP=OFF -DBUILD_SHARED_LIBS=OFF -DLLAMA_CURL=OFF && ninja -C build llama-bench
 
-OpenVINO GenAI reads a GGUF file itself, if it has a tokenizer: `make` writes FOLDER/genai/KIND.gguf, with one that has a token for each number. It is measured
-where `openvino_genai` can be imported and those files are there; the table says so where they are not. It multiplies in bf16 where the processor does.
+OpenVINO GenAI reads a GGUF file itself, if it has a tokenizer, and the server of the wheel of xllamacpp wants one, too: `make` writes FOLDER/genai/KIND.gguf, with one that has
+a token for each number. GenAI is measured with q4_k_m and q8_0, where `openvino_genai` can be imported and those files are there; the table says so where they are not. It multiplies
+in bf16 where the processor does.
 
 `first` prints the milliseconds from the start of a process to the logits behind 9 tokens, the least of all rounds: of `rlx logits` without a disk cache, with an empty one, and
 with what that run left there, and of a Python program with xllamacpp, less the time that Python takes to import it. Files are in the system's cache where it holds them: the rounds
@@ -47,7 +48,8 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KINDS = ["q4_k_m", "q8_0", "bf16", "f32"]
-GENAI = {"q4_k_m": 15, "q8_0": 7}  # what OpenVINO GenAI is measured with, and llama.cpp's number of such a file
+FILE_TYPES = {"q4_k_m": 15, "q8_0": 7, "bf16": 32, "f32": 0}  # llama.cpp's number of such a file
+GENAI = ["q4_k_m", "q8_0"]  # what OpenVINO GenAI is measured with
 SHAPE = {"vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
          "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
          "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}  # fmt: skip
@@ -140,7 +142,7 @@ def make(options):
             convert(folder / "bf16", "bf16.gguf")
     if not (folder / "q4_k_m.gguf").exists(): write_mixed(folder / "q4_k.gguf", folder / "q6_k.gguf", folder / "q4_k_m.gguf")
     (folder / "genai").mkdir(exist_ok=True)
-    for kind, file_type in GENAI.items():
+    for kind, file_type in FILE_TYPES.items():
         if not (folder / "genai" / f"{kind}.gguf").exists(): add_tokens(folder / f"{kind}.gguf", folder / "genai" / f"{kind}.gguf", file_type)
 
 
@@ -248,6 +250,9 @@ def bandwidth(limits, threads):
     return json.loads(done.stdout)["read_gbs"]
 
 
+def file_with_tokens(options, kind): return options.folder / "genai" / f"{kind}.gguf"
+
+
 def programs(options):
     rlx = str(options.rlx)
     all_ = [Rlx(rlx, "RLX"), Rlx(rlx, "RLX row_relative", "--accuracy", "row_relative"), Rlx(rlx, "RLX bf16", "--compute", "bf16"),
@@ -261,8 +266,7 @@ def programs(options):
 def run(options):
     limits, best, gbs, failed = options.rlx.resolve().parents[1] / "bench" / "limits", {}, {}, {}
     peers = programs(options)
-    genai_file = lambda kind: options.folder / "genai" / f"{kind}.gguf"  # noqa: E731
-    has_genai = any(genai_file(kind).exists() for kind in options.kinds)
+    has_genai = any(file_with_tokens(options, kind).exists() for kind in options.kinds if kind in GENAI)
     if has_genai: peers.append(Wheel("OpenVINO GenAI", "openvino_genai"))
     for turn in range(options.rounds):
         for threads in options.threads:
@@ -270,9 +274,9 @@ def run(options):
             for kind in options.kinds:
                 order = peers[turn % len(peers):] + peers[:turn % len(peers)]
                 for peer in order:
-                    is_genai = getattr(peer, "package", "") == "openvino_genai"
-                    file = genai_file(kind) if is_genai else options.folder / f"{kind}.gguf"
-                    if peer.name in failed or (is_genai and not file.exists()): continue
+                    wheel = getattr(peer, "package", "")
+                    file = file_with_tokens(options, kind) if wheel else options.folder / f"{kind}.gguf"
+                    if peer.name in failed or (wheel == "openvino_genai" and (kind not in GENAI or not file.exists())): continue
                     try: times = peer.times(file, threads, options.iters)
                     except (subprocess.CalledProcessError, RuntimeError, OSError, json.JSONDecodeError) as error:
                         failed[peer.name] = str(error)[:300]
@@ -329,7 +333,7 @@ def first(options):
                     for name in ("an empty cache", "a full cache"): note(kind, threads, name, took=seconds(rlx, RLX_CACHE_DIR=cache))
                     python = [sys.executable, __file__, "child", "first"]
                     imported = seconds([*python, "", str(threads), "1"])
-                    note(kind, threads, "llama.cpp", took=seconds([*python, file, str(threads), "1"]) - imported)
+                    note(kind, threads, "llama.cpp", took=seconds([*python, str(file_with_tokens(options, kind)), str(threads), "1"]) - imported)
     names = ["no cache", "an empty cache", "a full cache", "llama.cpp"]
     print("| weights | threads | RLX, " + " | RLX, ".join(names[:3]) + " | llama.cpp |\n" + "|---" * 6 + "|")
     for kind in options.kinds:

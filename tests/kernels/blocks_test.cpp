@@ -166,6 +166,127 @@ TEST_CASE("blocks: the bound of f32 sums holds beside numbers of very different 
   });
 }
 
+TEST_CASE("blocks: a column of one row has the same bits, whichever columns are computed with it") {
+  for (const DType format : {q8_0, q4_k, q6_k, q5_k, bf16})
+    for (const int64_t k : {256, 1280, 8448}) {
+      constexpr int64_t kColumns = 71;
+      const Blocks w(format, kColumns * k / Unit(format).elements, true, 43);
+      const int64_t row_bytes = k / Unit(format).elements * Unit(format).bytes;
+      const test::Elements x = test::Elements::random(f32, k, 37);
+      test::for_each_target([&] {
+        std::vector<float> y(kColumns, 99), alone(kColumns, 99);
+        BlockWeightsProduct p;
+        p.format = format, p.w = w.bytes.data(), p.k = k, p.rows = 1, p.x = static_cast<const float*>(x.data());
+        p.x_stride = k, p.y = y.data(), p.y_stride = kColumns;
+        multiply_block_weights(p, 0, 64);
+        multiply_block_weights(p, 64, kColumns);
+        for (int64_t j = 0; j < kColumns; ++j) {
+          p.w = w.bytes.data() + j * row_bytes, p.y = alone.data() + j;
+          multiply_block_weights(p, 0, 1);
+        }
+        INFO(std::string(name_of(format)), ", k ", k);
+        CHECK(std::memcmp(y.data(), alone.data(), sizeof(float) * kColumns) == 0);
+      });
+    }
+}
+
+TEST_CASE("blocks: a row with a single 1 gives the weights, bit by bit") {
+  for_each_format([](DType format) {
+    const int64_t k = std::max<int64_t>(2 * Unit(format).elements, 512);
+    const Blocks w(format, 7 * k / Unit(format).elements, true, 47);
+    test::for_each_target([&] {
+      std::vector<float> x(static_cast<size_t>(k)), y(7);
+      size_t different = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        x[static_cast<size_t>(i)] = 1;
+        BlockWeightsProduct p;
+        p.format = format, p.w = w.bytes.data(), p.k = k, p.rows = 1, p.x = x.data(), p.x_stride = k;
+        p.y = y.data(), p.y_stride = 7;
+        multiply_block_weights(p, 0, 7);
+        for (int64_t j = 0; j < 7; ++j)  // 0 has either sign
+          different += y[static_cast<size_t>(j)] != w.elements[static_cast<size_t>(j * k + i)];
+        x[static_cast<size_t>(i)] = 0;
+      }
+      INFO(std::string(name_of(format)));
+      CHECK(different == 0);
+    });
+  });
+}
+
+TEST_CASE("blocks: sums of very large and very small numbers are right where they are finite") {
+  for (const DType format : {q8_0, q4_k, q6_k})
+    for (const float size : {0x1.8p125F, 0x1p113F, 0x1p-126F, 0x1p-140F}) {
+      constexpr int64_t kK = 512, kColumns = 37;
+      Blocks w(format, kColumns * kK / Unit(format).elements, true, 53);
+      const int64_t bytes = Unit(format).bytes;
+      // Scales of about 2^-20 beside large numbers, so that sums stay finite though products with integers do not.
+      const uint16_t half = size > 1 ? 0x0010 : 0x7000;
+      for (size_t at = 0; at < w.bytes.size(); at += static_cast<size_t>(bytes)) {
+        std::memcpy(w.bytes.data() + at + (format == q6_k ? 208 : 0), &half, 2);
+        if (format == q4_k) std::memcpy(w.bytes.data() + at + 2, &half, 2);
+        decode_unit(format, w.bytes.data() + at,
+                    w.elements.data() + static_cast<int64_t>(at) / bytes * Unit(format).elements);
+      }
+      std::vector<float> x(kK);
+      test::Random random(59);
+      for (float& v : x) v = size * ((static_cast<float>(random.bits() % 2001) - 1000) / 1000);
+      test::for_each_target([&] {
+        std::vector<float> y(kColumns, 99);
+        BlockWeightsProduct p;
+        p.format = format, p.w = w.bytes.data(), p.k = kK, p.rows = 1, p.x = x.data(), p.x_stride = kK;
+        p.y = y.data(), p.y_stride = kColumns;
+        multiply_block_weights(p, 0, kColumns);
+        for (int64_t j = 0; j < kColumns; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int64_t i = 0; i < kK; ++i) {
+            const double term = static_cast<double>(x[static_cast<size_t>(i)]) *
+                                static_cast<double>(w.elements[static_cast<size_t>(j * kK + i)]);
+            sum += term, magnitude += std::abs(term);
+          }
+          INFO(std::string(name_of(format)), ", size ", size, ", column ", j);
+          REQUIRE(magnitude < 3e38);
+          // Below the normal numbers each of the kK terms is within half a unit of the smallest.
+          const double bound = 4 * std::sqrt(static_cast<double>(kK)) * 0x1p-24 * magnitude + kK * 0x1p-150;
+          CHECK(std::abs(static_cast<double>(y[static_cast<size_t>(j)]) - sum) <= bound);
+        }
+      });
+    }
+}
+
+TEST_CASE("blocks: columns with scales that are not finite, and rows with such numbers, are what their elements give") {
+  for (const DType format : {q8_0, q4_k, q6_k})
+    for (const int odd : {0x7c00, 0xfc00, 0x7e00}) {
+      constexpr int64_t kK = 512, kColumns = 70;
+      Blocks w(format, kColumns * kK / Unit(format).elements, true, 61);
+      const int64_t row_bytes = kK / Unit(format).elements * Unit(format).bytes;
+      std::byte* const block = w.bytes.data() + 37 * row_bytes;
+      std::memcpy(block + (format == q6_k ? 208 : 0), &odd, 2);
+      decode_unit(format, block, w.elements.data() + 37 * kK);
+      for (const bool is_row_odd : {false, true}) {
+        test::Elements x = test::Elements::random(f32, kK, 37);
+        if (is_row_odd) x.set(300, std::numeric_limits<double>::infinity());
+        const auto* xs = static_cast<const float*>(x.data());
+        test::for_each_target([&] {
+          std::vector<float> y(kColumns, 99);
+          BlockWeightsProduct p;
+          p.format = format, p.w = w.bytes.data(), p.k = kK, p.rows = 1, p.x = xs, p.x_stride = kK;
+          p.y = y.data(), p.y_stride = kColumns;
+          multiply_block_weights(p, 0, kColumns);
+          for (int64_t j = 0; j < kColumns; ++j) {
+            double sum = 0;
+            for (int64_t i = 0; i < kK; ++i)
+              sum += static_cast<double>(xs[i]) * static_cast<double>(w.elements[static_cast<size_t>(j * kK + i)]);
+            const auto got = static_cast<double>(y[static_cast<size_t>(j)]);
+            INFO(std::string(name_of(format)), ", column ", j, ", odd row ", is_row_odd);
+            if (std::isnan(sum)) CHECK(std::isnan(got));
+            else if (std::isinf(sum)) CHECK(got == sum);
+            else CHECK(std::isfinite(got));
+          }
+        });
+      }
+    }
+}
+
 TEST_CASE("blocks: elements of q4_k that are nothing add nothing, however large x is there") {
   // Scale 1 and minimum 3 for each of the eight sub-blocks, and the value 3 everywhere, so that all elements are 0, but
   // for the last one, which is 4 - 3.
@@ -192,6 +313,7 @@ TEST_CASE("blocks: a row that is split into integers has sums within a rounding 
     MESSAGE("skipped: rows are split for AVX-512 VNNI alone");
     return;
   }
+  for (const int64_t k : {0, 128, 288, 16384 + 256}) CHECK(!splits_rows_beside(q8_0, k));
   for (const DType format : {q8_0, q4_k, q6_k})
     for (const int64_t k : {256, 1024, 3072}) {
       REQUIRE(splits_rows_beside(format, k));

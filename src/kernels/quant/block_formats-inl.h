@@ -74,11 +74,22 @@ HWY_INLINE void unpack_scales_and_mins(const uint8_t* b, float* scale, float* mi
   scaled(scales, blocks::half_at(b), scale), scaled(mins, blocks::half_at(b + 2), min);
 }
 
+/// blocks::half_at(b) in all lanes.
+HWY_INLINE V half_everywhere(const uint8_t* b) {
+#if HWY_TARGET <= HWY_AVX3
+  return V{_mm512_cvtph_ps(_mm256_set1_epi16(blocks::read<int16_t>(b)))};
+#elif HWY_TARGET == HWY_AVX2
+  return V{_mm256_cvtph_ps(_mm_set1_epi16(blocks::read<int16_t>(b)))};
+#else
+  return hn::Set(D(), blocks::half_at(b));
+#endif
+}
+
 struct Q8_0 {
   static constexpr int64_t kElements = 32, kBytes = 34;
   template <class Consumer>
   static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
-    const V d = hn::Set(D(), blocks::half_at(b));
+    const V d = half_everywhere(b);
     const size_t lanes = hn::Lanes(D());
     for (size_t i = 0; i < 32; i += 2 * lanes) {
       consume.template operator()<0>(i, hn::Mul(d, as_float(load_signed(b + 2 + i))));
@@ -91,7 +102,7 @@ struct Q4_0 {
   static constexpr int64_t kElements = 32, kBytes = 18;
   template <class Consumer>
   static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
-    const V d = hn::Set(D(), blocks::half_at(b));
+    const V d = half_everywhere(b);
     const VI eight = hn::Set(DI(), 8);
     for (size_t i = 0; i < 16; i += hn::Lanes(D())) {
       const VI q = load_bytes(b + 2 + i);
@@ -106,16 +117,20 @@ struct Q4_0 {
 /// reads the lowest four bits of an index alone, so that low nibbles need no mask, and nothing is converted to floats.
 struct Q4_K {
   static constexpr int64_t kElements = 256, kBytes = 144;
-  template <class Consumer>
-  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
-    HWY_ALIGN float scales[16];  // and mins
+  /// Scales, then minima, of the eight sub-blocks.
+  static HWY_INLINE void unpack_head(const uint8_t* b, float* to) {
     uint64_t six[2];
     unpack_six_bits(b, six[0], six[1]);
     const V both{
         _mm512_permutexvar_ps(_mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi32(1), 1),
                               _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(blocks::read<int32_t>(b)))))};
     const __m128i bytes = _mm_set_epi64x(static_cast<int64_t>(six[1]), static_cast<int64_t>(six[0]));
-    hn::Store(hn::Mul(as_float(VI{_mm512_cvtepu8_epi32(bytes)}), both), D(), scales);
+    hn::Store(hn::Mul(as_float(VI{_mm512_cvtepu8_epi32(bytes)}), both), D(), to);
+  }
+  template <class Consumer>
+  static HWY_INLINE void decode(const uint8_t* b, Consumer& consume) {
+    HWY_ALIGN float scales[16];  // and minima
+    unpack_head(b, scales);
     const V numbers = hn::Iota(D(), 0);
     RLX_UNROLL for (size_t chunk = 0; chunk < 4; ++chunk) {
       const auto table = [&](size_t run) HWY_ATTR {

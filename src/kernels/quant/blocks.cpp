@@ -3,6 +3,8 @@
 // consecutive additions do not wait for each other.
 #include "kernels/quant/blocks.h"
 
+#include <cmath>
+
 #include "kernels/partial_sums.h"
 #include "kernels/vector/highway_targets.h"
 #include "rlx/blocks.h"
@@ -15,6 +17,7 @@
 #include "hwy/highway.h"
 #include "kernels/gemm/fma/epilogue-inl.h"
 #include "kernels/quant/block_formats-inl.h"
+#include "kernels/quant/wide_dots-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rlx::kernels {
@@ -72,8 +75,9 @@ struct Shifted {
 };
 
 /// The distance in bytes from what is decoded to what is prefetched. A processor that decodes has few loads under way,
-/// and its own prefetchers begin anew in each page: at 4096 bytes decoding takes as long from memory as from the cache.
-constexpr int64_t kPrefetchedBytes = 4096;
+/// and its own prefetchers begin anew in each page: at 8192 bytes decoding takes as long from memory as from the cache,
+/// and at 4096 longer where others read, too.
+constexpr int64_t kPrefetchedBytes = 8192;
 template <int64_t kBytes>
 HWY_INLINE void prefetch(const uint8_t* w) {
   RLX_UNROLL for (int64_t i = 0; i < kBytes; i += 64) hwy::Prefetch(w + kPrefetchedBytes + i);
@@ -146,17 +150,60 @@ void dots_of_columns(const BlockWeightsProduct& p, const float* x_first, const s
   if (p.rows - r >= 1) consume.template operator()<1>();
 }
 
+#if HWY_TARGET <= HWY_AVX3
+/// One row beside the formats that have wide dot products (wide_dots-inl.h).
+class WideRow {
+ public:
+  /// The row as it is read: that of p, or one in another order.
+  explicit WideRow(const BlockWeightsProduct& p) : is_wide_(p.rows == 1 && is_wide(p.format)) {
+    if (is_wide_ && p.format == q6_k && p.k <= kMaxOrdered) WideQ6_K::order(p.x, p.k, ordered_), is_ordered_ = true;
+  }
+  /// dots_of_columns() of elements [first, first + count); false if it has to be called instead.
+  bool dots(const BlockWeightsProduct& p, int64_t first, const std::byte* w, int64_t row_bytes, int64_t columns,
+            int64_t count, float* to) {
+    if (!is_wide_) return false;
+    const WideColumns all{reinterpret_cast<const uint8_t*>(w), row_bytes};
+    if (p.format == q8_0) wide_dots<WideQ8_0>(p.x + first, all, columns, count, to);
+    else if (p.format == q4_k) wide_dots<WideQ4_K>(p.x + first, all, columns, count, to);
+    else {
+      if (!is_ordered_) WideQ6_K::order(p.x + first, count, ordered_);
+      wide_dots<WideQ6_K>(is_ordered_ ? ordered_ + first : ordered_, all, columns, count, to);
+    }
+    for (int64_t j = 0; j < columns; ++j)
+      if (!std::isfinite(to[j])) dots_of_columns(p, p.x + first, w + j * row_bytes, row_bytes, 1, count, to + j);
+    return true;
+  }
+
+ private:
+  static constexpr int64_t kMaxOrdered = 8192;
+  static bool is_wide(DType format) { return format == q8_0 || format == q4_k || format == q6_k; }
+  bool is_wide_, is_ordered_ = false;
+  HWY_ALIGN float ordered_[kMaxOrdered];
+};
+#else
+struct WideRow {
+  explicit WideRow(const BlockWeightsProduct&) {}
+  bool dots(const BlockWeightsProduct&, int64_t, const std::byte*, int64_t, int64_t, int64_t, float*) { return false; }
+};
+#endif
+
 /// The same for whole sums, which are sums of partial sums (see partial_sums.h).
-void sums_of_columns(const BlockWeightsProduct& p, const std::byte* w, int64_t row_bytes, int64_t columns, float* to) {
+void sums_of_columns(const BlockWeightsProduct& p, WideRow& row, const std::byte* w, int64_t row_bytes, int64_t columns,
+                     float* to) {
   // A piece is so long that each lane of at least one accumulator adds kPartialSumTerms terms. It consists of whole
   // blocks, whatever the format.
   const int64_t piece = kPartialSumTerms * static_cast<int64_t>(hn::Lanes(D()));
-  dots_of_columns(p, p.x, w, row_bytes, columns, HWY_MIN(p.k, piece), to);
   const DTypeInfo& format = info(p.format);
+  const auto dots = [&](int64_t first, float* sums) HWY_ATTR {
+    const int64_t count = HWY_MIN(p.k - first, piece);
+    const std::byte* const from = w + first / format.block_elements * format.block_bytes;
+    if (!row.dots(p, first, from, row_bytes, columns, count, sums))
+      dots_of_columns(p, p.x + first, from, row_bytes, columns, count, sums);
+  };
+  dots(0, to);
   HWY_ALIGN float partial[BlockWeightsProduct::kMaxRows * kColumns];
   for (int64_t first = piece; first < p.k; first += piece) {
-    dots_of_columns(p, p.x + first, w + first / format.block_elements * format.block_bytes, row_bytes, columns,
-                    HWY_MIN(p.k - first, piece), partial);
+    dots(first, partial);
     for (int64_t r = 0; r < p.rows; ++r)
       for (int64_t j = 0; j < columns; ++j) to[r * kColumns + j] += partial[r * kColumns + j];
   }
@@ -185,9 +232,10 @@ void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t
   HWY_ALIGN float sums[BlockWeightsProduct::kMaxRows * kColumns];
   const DTypeInfo& format = info(p.format);
   const int64_t row_bytes = p.k / format.block_elements * format.block_bytes;
+  WideRow row(p);
   for (int64_t column = begin; column < end; column += kColumns) {
     const int64_t columns = HWY_MIN(kColumns, end - column);
-    sums_of_columns(p, p.w + column * row_bytes, row_bytes, columns, sums);
+    sums_of_columns(p, row, p.w + column * row_bytes, row_bytes, columns, sums);
     // The epilogue computes all kColumns columns and stores `columns` of them. The others are set to 0, because they
     // must not be NaN.
     for (int64_t r = 0; r < p.rows; ++r)

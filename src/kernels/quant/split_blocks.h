@@ -8,7 +8,8 @@
 
 namespace rlx::kernels {
 
-/// True if the processor has AVX-512 VNNI, `format` is q8_0, q4_k or q6_k, and k is a positive multiple of 256.
+/// True if the processor has AVX-512 VNNI, `format` is q8_0, q4_k or q6_k, and k is a positive multiple of 256 and at
+/// most 16,384.
 bool splits_rows_beside(DType format, int64_t k);
 
 /// The number of bytes of a split row, whose memory must be aligned to 64 bytes.
