@@ -316,9 +316,9 @@ rlx_status rlx_graph_manifest(const rlx_graph* graph, const char* numbers, const
 rlx_status rlx_profile_phases(const char* path, char** json, rlx_error** error);
 /* What a phase of it means on this machine, as JSON, to be freed by rlx_text_free: {"phase", "device", "passed_over",
    "threads", "narrow", "shapes", "bounds", "compile": {"strict", "accuracy", "batch_invariant", "rounding",
-   "kernel_dispatch", "mode", "compute", "fallback", "placement"}, "cache", "context", "chunk"}. "device" is the first
-   one of the profile's that is available, "passed_over" says of those before it why they are not. `phase` may be NULL
-   where the profile has one phase or none. */
+   "kernel_dispatch", "mode", "compute", "isa", "fallback", "placement"}, "cache", "context", "chunk"}. "device" is the
+   first one of the profile's that is available, "passed_over" says of those before it why they are not. `phase` may be
+   NULL where the profile has one phase or none. */
 rlx_status rlx_profile_options(const char* path, const char* phase, char** json, rlx_error** error);
 
 /* ---- compiled graphs ---- */

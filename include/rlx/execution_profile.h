@@ -24,6 +24,7 @@ struct ExecutionSettings {
   KernelDispatch kernel_dispatch = KernelDispatch::native;
   CompileMode mode = CompileMode::eager;
   bool batch_invariant = false, strict = false, narrow = false;
+  std::string isa = {};                     ///< CompileOptions::isa: "avx2"; empty: what the process may use
   std::vector<std::string> placement = {};  ///< "PATTERN=DEVICE", as Placement::parse reads it
   Bindings shapes = {};                     ///< numbers of symbols: the graph is compiled for these
   Bindings bounds = {};                     ///< upper bounds of symbols (CompileOptions::bounds)
@@ -36,10 +37,10 @@ struct ExecutionSettings {
              field("accuracy", &ExecutionSettings::accuracy), field("rounding", &ExecutionSettings::rounding),
              field("kernel_dispatch", &ExecutionSettings::kernel_dispatch), field("mode", &ExecutionSettings::mode),
              field("batch_invariant", &ExecutionSettings::batch_invariant), field("strict", &ExecutionSettings::strict),
-             field("narrow", &ExecutionSettings::narrow), field("placement", &ExecutionSettings::placement),
-             field("shapes", &ExecutionSettings::shapes), field("bounds", &ExecutionSettings::bounds),
-             field("cache", &ExecutionSettings::cache), field("context", &ExecutionSettings::context),
-             field("chunk", &ExecutionSettings::chunk));
+             field("narrow", &ExecutionSettings::narrow), field("isa", &ExecutionSettings::isa),
+             field("placement", &ExecutionSettings::placement), field("shapes", &ExecutionSettings::shapes),
+             field("bounds", &ExecutionSettings::bounds), field("cache", &ExecutionSettings::cache),
+             field("context", &ExecutionSettings::context), field("chunk", &ExecutionSettings::chunk));
 };
 
 /// What the settings of a phase mean on this machine.

@@ -92,7 +92,7 @@ ExecutionOptions options_of(const ExecutionSettings& s, std::string phase) {
   // The environment's choice stays where the settings leave it to the default.
   if (s.kernel_dispatch != KernelDispatch::native) o.compile.kernel_dispatch = s.kernel_dispatch;
   o.compile.mode = s.mode, o.compile.batch_invariant = s.batch_invariant;
-  o.compile.strict = s.strict, o.compile.narrow = s.narrow;
+  o.compile.strict = s.strict, o.compile.narrow = s.narrow, o.compile.isa = s.isa;
   for (const std::string& each : s.placement) o.compile.placement.push_back(Placement::parse(each));
   o.compile.bounds = s.bounds, o.shapes = s.shapes;
   return o;

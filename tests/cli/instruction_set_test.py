@@ -100,6 +100,8 @@ class InstructionSets(ProgramTest):
         for name in self.available():
             self.assertIn(f"on cpu ({name}):", self.succeeds("where", graph, "--isa", name))
             self.assertIn(f"on cpu ({name}):", self.succeeds("where", graph, RLX_ISA=name))
+            profile = self.file("profile.toml", f'isa = "{name}"\n')
+            self.assertIn(f"on cpu ({name}):", self.succeeds("where", graph, "--execution", profile))
             # Sets may be planned alike: without tiles the words are those of multiply-adds for each width of vectors.
             self.assertEqual(self.succeeds("where", graph, "--strategies", "--isa", name),
                              self.succeeds("where", graph, "--strategies", RLX_ISA=name))

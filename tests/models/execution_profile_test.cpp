@@ -26,6 +26,7 @@ shapes = {B = 1, S = 128}
 [phase.decode]
 compute = "f32"
 accuracy = "exact"
+isa = "native"
 shapes = {B = 1}
 bounds = {S = 512}
 )";
@@ -51,6 +52,8 @@ TEST_CASE("a profile gives each phase what it says, and what the head of the fil
   CHECK(prefill.compile.bounds.empty());
   CHECK(decode.compile.compute == Compute::as_f32);
   CHECK(decode.compile.accuracy == Accuracy::exact);
+  CHECK(decode.compile.isa == "native");
+  CHECK(prefill.compile.isa.empty());
   CHECK(decode.shapes == Bindings{{"B", 1}});
   CHECK(decode.compile.bounds == Bindings{{"S", 512}});
 }
@@ -60,6 +63,7 @@ TEST_CASE("a profile that is written reads back as the same") {
   CHECK(ExecutionProfile::parse(p.toml()) == p);
   p.common.placement = {"head \"x\"*=cpu", "op:softmax=cpu"};
   p.common.cache = bf16;
+  p.common.isa = "avx2";
   p.phases[1].second.placement = {};
   test::TemporaryFolder folder;
   p.save(folder / "p.toml");

@@ -19,6 +19,7 @@ shapes = {B = 1}
 [phase.decode]
 compute = "f32"
 accuracy = "exact"
+isa = "native"
 bounds = {B = 4}
 placement = ["op:softmax=cpu"]
 """
@@ -50,6 +51,7 @@ def test_options_of_a_phase_are_those_of_jit_and_of_compile(profile):
     assert compiled is not None
     assert profile.compile_options("decode")["bounds"] == {"B": 4}
     assert profile.settings("prefill")["shapes"] == {"B": 1}
+    assert (profile.options("decode")["isa"], profile.options("prefill")["isa"]) == ("native", "")
     half = rlx.jit(lambda x, w: x @ w.T, **profile.options("prefill"))
     assert "bf16" in json.dumps(half.lower(x, np.ones((4, 3), np.float32)).report())
 
