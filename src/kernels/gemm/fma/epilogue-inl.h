@@ -76,6 +76,12 @@ HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias
                       HWY_ATTR { return act(d, hn::MulAdd(v, hn::Set(d, alpha), hn::LoadU(d, bias + j))); });
 }
 
+// The same with the activation named. It is a function of its own since its variants are the same for every y.
+template <class T>
+HWY_NOINLINE void scale_and_activate(const Sums<T>& sums, T alpha, const T* bias, Activation activation) {
+  with_activation(activation, [&](auto act) { scale_and_activate(sums, alpha, bias, act); });
+}
+
 // y = round(act(alpha sums + bias) + residual), or with `adds_first` round(act(alpha sums + bias + residual)). Columns
 // after the last whole vector, and all columns of a y whose columns are not adjacent, are computed one by one, without
 // `act`: if there are any, `act` must be the identity, and the sums activated already.
@@ -149,7 +155,7 @@ void apply_tile_epilogue(const Sums<T>& sums, const Epilogue& epilogue, const T*
   if (adds_first && epilogue.activation != Activation::none) {
     scale_and_activate(sums, alpha, bias, identity);
     add_residual(sums, to);
-    with_activation(epilogue.activation, [&](auto act) { scale_and_activate(sums, T(1), kZeros, act); });
+    scale_and_activate(sums, T(1), kZeros, epilogue.activation);
     return store_tile(sums, T(1), kZeros, identity, rest);
   }
   if (epilogue.activation == Activation::none) return store_tile(sums, alpha, bias, identity, to);
@@ -157,7 +163,7 @@ void apply_tile_epilogue(const Sums<T>& sums, const Epilogue& epilogue, const T*
   if constexpr (std::is_same_v<T, Y>)
     if (to.y_col == 1 && sums.cols == sums.stride)
       return with_activation(epilogue.activation, [&](auto act) { store_tile(sums, alpha, bias, act, to); });
-  with_activation(epilogue.activation, [&](auto act) { scale_and_activate(sums, alpha, bias, act); });
+  scale_and_activate(sums, alpha, bias, epilogue.activation);
   store_tile(sums, T(1), kZeros, identity, to);
 }
 
