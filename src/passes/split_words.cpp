@@ -205,13 +205,13 @@ class Together {
     for (size_t n = 0; n < g.nodes().size(); ++n) {
       const Node& node = g.nodes()[n];
       if (!has_rule(node.op) || node.operands.empty()) continue;
-      bool wide = is_double_word(node.types[0].dtype);
-      std::optional<size_t> first = wide ? std::optional(n) : std::nullopt;
+      bool is_joined = is_double_word(node.types[0].dtype);
+      size_t with = n;
       for (Ref r : node.operands) {
         auto from = static_cast<size_t>(r.node);
         if (!is_double_word(g.type(r).dtype) || !has_rule(g.node(r).op)) continue;
-        if (first) parent_[root(from)] = root(*first);
-        first = from;
+        if (is_joined) parent_[root(from)] = root(with);
+        is_joined = true, with = from;
       }
     }
     if (all) return;

@@ -41,7 +41,7 @@ CaseResult Conformance::in_child(const CaseFolder& c, const std::string& to) con
     std::string words = (r.passed ? "+" : "-") + r.error;
     size_t written = 0;
     while (written < words.size()) {
-      ssize_t n = write(ends[1], words.data() + written, words.size() - written);
+      ssize_t n = ::write(ends[1], words.data() + written, words.size() - written);
       if (n <= 0) break;
       written += static_cast<size_t>(n);
     }
