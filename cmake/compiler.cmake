@@ -33,6 +33,8 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Nobody replaces our functions at load time, so a call inside the library may be inlined.
   target_compile_options(rlx_compiler_settings INTERFACE -fno-semantic-interposition)
+  # A unit takes up to 1 GiB, and collecting garbage from 128 MiB on, which is where g++ begins, took a tenth of the time.
+  target_compile_options(rlx_compiler_settings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>")
   if(CMAKE_UNITY_BUILD)  # it takes a file that a unity build includes for a header, whose names many files would see
     target_compile_options(rlx_compiler_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
