@@ -106,6 +106,12 @@ std::vector<bool> never_negative(const Graph& g) {
   return known;
 }
 
+/// Whether kernels may read the image where it lies: one group of channels, and 1 or 2 spatial dims.
+bool is_readable_in_place(const DirectConvolution& c) {
+  const size_t spatial = c.w.type().dims.size() - 2;
+  return c.attrs.groups == 1 && (spatial == 1 || spatial == 2);
+}
+
 using Takes = std::function<bool(const Question&)>;
 
 std::vector<Value> convolved(Values in, const DirectConvolution& like, int64_t largest) {
@@ -152,7 +158,7 @@ Graph quantize_products(const Graph& g, const Takes& takes) {
       if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
       const auto k = convolved_terms(*c);
       if (!k) return {};
-      const bool is_byte = are_bytes_faster && positive[static_cast<size_t>(x.node)];
+      const bool is_byte = are_bytes_faster && is_readable_in_place(*c) && positive[static_cast<size_t>(x.node)];
       const int64_t largest = std::min(is_byte ? kLargestByte : kLargestCode, largest_code(*k));
       if (!is_taken(takes, site.operands, *c, largest)) return {};
       return convolved(site.operands, *c, largest);

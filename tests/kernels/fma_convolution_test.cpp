@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "kernels/kernel_test.h"
 #include "kernels/threads/thread_pool.h"
@@ -221,6 +223,49 @@ TEST_CASE("outputs that read the same padding are computed together, and nothing
           epilogue.residual = residual.floats();
           check_against_definition(a, x.floats(), w.floats(), y.floats(), epilogue);
         }
+  });
+}
+
+TEST_CASE("a weight that is not finite gives NaN beside padding, by any number of threads and in any batch") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for_each_target([&] {
+    for (const int64_t width : {5, 14})
+      for (const float weight : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+        CAPTURE(width);
+        CAPTURE(weight);
+        ConvolutionArgs a;
+        a.batch = 3, a.in_channels = 9, a.out_channels = 72;
+        for (int d = 0; d < 2; ++d) a.in_dims[d] = a.out_dims[d] = width, a.kernel[d] = 3, a.low[d] = 1;
+        lay_out(true, a.in_channels, a.in_dims, 0, a.x_batch_stride, a.x_channel_stride, a.x_strides);
+        lay_out(true, a.out_channels, a.out_dims, 0, a.y_batch_stride, a.y_channel_stride, a.y_strides);
+        a.w_strides[1] = 1, a.w_strides[0] = 3, a.w_in_stride = 9, a.w_out_stride = 9 * a.in_channels;
+        Random r(7);
+        const std::vector<float> x = whole_numbers(r, a.batch * a.x_batch_stride);
+        std::vector<float> w = whole_numbers(r, a.out_channels * a.w_out_stride);
+        constexpr int64_t kChannel = 70;  // of the last panel, the tap in the kernel's first row and column
+        w[static_cast<size_t>(kChannel * a.w_out_stride)] = weight;
+        for (const int threads : {1, 2, 7})
+          for (const int64_t images : {int64_t{1}, a.batch}) {
+            ConvolutionArgs some = a;
+            some.batch = images;
+            std::vector<float> y(static_cast<size_t>(images * a.y_batch_stride));
+            FmaConvolution convolution(some, threads);
+            Scratch packed(convolution.weights_bytes()), scratch(convolution.scratch_bytes());
+            convolution.pack(w.data(), packed.data(), ThreadPool::shared());
+            convolution.run(x.data(), packed.data(), y.data(), {}, scratch.data(), ThreadPool::shared());
+            // IEEE 754: 0 * inf is NaN, so the first row and column, whose tap reads a zero of the padding, are NaN.
+            for (int64_t n = 0; n < images; ++n)
+              for (int64_t i = 0; i < width; ++i)
+                for (int64_t j = 0; j < width; ++j)
+                  for (int64_t o = 0; o < a.out_channels; ++o) {
+                    const float got =
+                        y[static_cast<size_t>(n * a.y_batch_stride + (i * width + j) * a.out_channels + o)];
+                    const double want = defined(a, x.data(), w.data(), n, o, i, j);
+                    if (o == kChannel && (i == 0 || j == 0 || std::isnan(want))) REQUIRE(std::isnan(got));
+                    else REQUIRE(static_cast<double>(got) == want);
+                  }
+          }
+      }
   });
 }
 

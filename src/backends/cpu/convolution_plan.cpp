@@ -83,7 +83,8 @@ constexpr ConvolutionRule kRules[] = {
     {ConvolutionKernel::onednn, "taps of many channels of bf16, and no tiles: 0.9 of the time of dot products",
      [](const Problem& p) {
        return p.are_weights_constant && p.is_fused && p.channels_last && p.args.dtype == bf16 &&
-              has_taps_of_many_channels(p.args) && !kernels::has_matrix_tiles() && kernels::has_onednn();
+              has_taps_of_many_channels(p.args) && is_worth_onednn(p) && !kernels::has_matrix_tiles() &&
+              kernels::has_onednn();
      }},
     {ConvolutionKernel::narrow_tiles,
      "constant weights of bf16: tiles, or dot products in their place, read pixels and channels where they lie",

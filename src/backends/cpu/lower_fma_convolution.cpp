@@ -41,7 +41,7 @@ Prepared fma_convolution(const LoweringContext& c, const kernels::ConvolutionArg
   FmaConvolution convolution(a, c.threads);
   std::shared_ptr<const kernels::AlignedMemory> packed;
   if (c.bound(1))
-    packed = packed_convolution(c, "multiply-adds 1", a, convolution.weights_bytes(),
+    packed = packed_convolution(c, "multiply-adds 2", a, convolution.weights_bytes(),
                                 [&](const auto& args, char* out) { convolution.pack(args.w, out, thread_pool()); });
   return std::make_unique<FmaStep>(std::move(convolution), std::move(packed), epilogue);
 }

@@ -6,6 +6,7 @@
 #include "kernels/conv/fma_convolution.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/rounded_up.h"
 #include "kernels/gemm/fma/micro_kernels.h"
@@ -76,7 +77,8 @@ struct ConvolutionTask {
   const std::vector<FmaConvolution::Run>* runs;
   const std::vector<FmaConvolution::Block>* blocks;
   int64_t terms;
-  const float* weights;  ///< all panels
+  const float* weights;     ///< all panels
+  const float* are_finite;  ///< of each panel: 0 if all its weights are finite, else NaN
   int64_t panel_begin, panel_end;
   int64_t image_begin, image_end, row_begin, row_end;  ///< of the outputs
   const ConvolutionEpilogue* epilogue;
@@ -122,6 +124,7 @@ struct PanelSums {
   const FmaConvolution::Run* runs;
   int64_t run_count, terms;        ///< of the block
   const float* weights;            ///< of the block
+  uint64_t multiplied_taps;        ///< taps that are multiplied wherever they read padding: none, or all
   const char* next;                ///< weights to prefetch
   int64_t next_bytes, prefetched;  ///< all of them, and with each tile
   float* sums;                     ///< [outputs, channels of the panel]
@@ -148,7 +151,7 @@ HWY_NOINLINE const char* sum_tiles(const PanelSums& p, const OutputPixel* output
   for (; count > 0; count -= kPixels, outputs += kPixels) {
     for (const char* stop = std::min(next + p.prefetched, next_end); next < stop; next += 64)
       __builtin_prefetch(next, 0, 2);
-    uint64_t taps = 0;
+    uint64_t taps = p.multiplied_taps;
     RLX_UNROLL for (int i = 0; i < kPixels; ++i) taps |= outputs[i].taps;
     F32Vec sum[kPixels][kVectors];
     RLX_UNROLL for (int i = 0; i < kPixels; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
@@ -218,9 +221,21 @@ void sum_block(PanelSums p) {
   }
 }
 
+/// 0 if `count` floats, a multiple of the vectors' lanes, are all finite, else NaN.
+float zero_if_finite(const float* from, int64_t count) {
+  const hn::RebindToSigned<F32Tag> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto magnitude = hn::Set(d, 0x7fffffff);
+  auto largest = hn::Zero(d);  // bits of a magnitude are in the order of the magnitudes, with infinity and NaN above
+  for (int64_t i = 0; i < count; i += lanes)
+    largest = hn::Max(largest, hn::And(hn::BitCast(d, hn::LoadU(F32Tag(), from + i)), magnitude));
+  constexpr int32_t kInfinity = 0x7f800000;
+  return hn::GetLane(hn::MaxOfLanes(d, largest)) < kInfinity ? 0 : std::numeric_limits<float>::quiet_NaN();
+}
+
 /// Packs the weights of a panel. Where the taps of a channel are adjacent, forwards or backwards, they are transposed
 /// in pieces, whose rows are then put in order.
-void pack_weights(const ConvolutionArgs& a, int64_t panel, float* packed) {
+void pack_terms(const ConvolutionArgs& a, int64_t panel, float* packed) {
   constexpr int64_t kPieceFloats = 8192;
   const int64_t lanes = lanes_of_sums(), channels = a.in_channels, taps = a.kernel[0] * a.kernel[1];
   const ChannelPanels panels{divided_up(a.out_channels, lanes)};
@@ -261,6 +276,15 @@ void pack_weights(const ConvolutionArgs& a, int64_t panel, float* packed) {
       for (int64_t o = 0; o < count; ++o) term[o] = one[o * a.w_out_stride];
       std::fill(term + count, term + width, 0.0F);
     }
+}
+
+/// Packs the weights of a panel, and writes to `are_finite` whether all of them are: 0, else NaN.
+void pack_weights(const ConvolutionArgs& a, int64_t panel, float* packed, float* are_finite) {
+  pack_terms(a, panel, packed);
+  const int64_t lanes = lanes_of_sums(), terms = a.kernel[0] * a.kernel[1] * a.in_channels;
+  const ChannelPanels panels{divided_up(a.out_channels, lanes)};
+  const int64_t first = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - first;
+  *are_finite = zero_if_finite(packed + first * terms, width * terms);
 }
 
 /// Copies the rows that the task reads, padding included.
@@ -438,6 +462,8 @@ void compute_task(const ConvolutionTask& t) {
     if (clamped.residual) p.epilogue.residual = clamped.residual + image_y + channel;
     p.y = static_cast<float*>(a.y) + image_y + channel;
     p.weights = t.weights + channel * t.terms;
+    // 0 * inf is NaN, also beside padding, whichever outputs share a tile.
+    p.multiplied_taps = t.are_finite[panel] == 0 ? 0 : ~uint64_t{0};
     const float* const end = t.weights + panels.begin(t.panel_end) * lanes * t.terms;
     for (const FmaConvolution::Block& block : *t.blocks) {
       const bool is_last = &block == &t.blocks->back();
@@ -568,15 +594,20 @@ void FmaConvolution::divide_outputs() {
   thread_bytes_ = static_cast<size_t>(TaskScratch(a_, copies_, images_, rows_, kMaxTileChannels * lanes).bytes());
 }
 
+int64_t FmaConvolution::packed_floats() const { return rounded_up(a_.out_channels, lanes_in_use()) * terms_; }
+
 size_t FmaConvolution::weights_bytes() const {
-  return static_cast<size_t>(rounded_up(a_.out_channels, lanes_in_use()) * terms_) * sizeof(float);
+  const int64_t panels = ChannelPanels{divided_up(a_.out_channels, lanes_in_use())}.count();
+  return static_cast<size_t>(packed_floats() + panels) * sizeof(float);
 }
 
 void FmaConvolution::pack(const void* w, void* packed, ThreadPool& pool) const noexcept {
   ConvolutionArgs args = a_;
   args.w = w;
+  auto* const to = static_cast<float*>(packed);
+  float* const are_finite = to + packed_floats();
   pool.parallel_for(threads_, ChannelPanels{divided_up(a_.out_channels, lanes_in_use())}.count(), [&](int64_t panel) {
-    HWY_DYNAMIC_DISPATCH(pack_weights)(args, panel, static_cast<float*>(packed));
+    HWY_DYNAMIC_DISPATCH(pack_weights)(args, panel, to, are_finite + panel);
   });
 }
 
@@ -593,7 +624,7 @@ void FmaConvolution::run(const void* x, const void* packed, void* y, const Convo
     ConvolutionTask t{};
     t.args = &args, t.copies = copies_, t.pixel = pixel_, t.row = row_;
     t.runs = &runs_, t.blocks = &blocks_, t.terms = terms_;
-    t.weights = static_cast<const float*>(packed);
+    t.weights = static_cast<const float*>(packed), t.are_finite = t.weights + packed_floats();
     t.panel_begin = panels * panel / panel_tasks_, t.panel_end = panels * (panel + 1) / panel_tasks_;
     t.image_begin = a_.batch * image / image_tasks_, t.image_end = a_.batch * (image + 1) / image_tasks_;
     t.row_begin = a_.out_dims[0] * row / row_tasks_, t.row_end = a_.out_dims[0] * (row + 1) / row_tasks_;

@@ -33,7 +33,7 @@ class FmaConvolution {
 
   size_t scratch_bytes() const;  ///< of one run, for all its threads
   /// With an epilogue, y must be dense, and the residual has its layout. `packed` and `scratch` are aligned to 64
-  /// bytes. Where a tap of the kernel reads padding, a weight that is not finite may give NaN (0 * inf).
+  /// bytes. Where a tap of the kernel reads padding, a weight that is not finite gives NaN (0 * inf).
   void run(const void* x, const void* packed, void* y, const ConvolutionEpilogue& epilogue, void* scratch,
            ThreadPool& pool) const noexcept;
 
@@ -52,6 +52,7 @@ class FmaConvolution {
  private:
   void divide_terms();
   void divide_outputs();
+  int64_t packed_floats() const;  ///< of weights; a float for each panel follows them, 0 if its weights are finite
 
   ConvolutionArgs a_;
   int threads_;
