@@ -48,10 +48,12 @@ bool is_faster_by_onednn(const ConvolutionArgs& a) {
   for (int d = 0; d < a.spatial; ++d) taps *= a.kernel[d];
   return taps > 1 && a.in_channels >= kManyChannels && !kernels::has_matrix_tiles() && kernels::has_onednn();
 }
-/// Whether the class for multiply-adds computes the convolution, with vectors that are wide enough to be worth it.
+/// Whether the class for multiply-adds computes the convolution, with vectors that are wide enough to be worth it. Of
+/// constant weights packed_convolution() knows where the lowest element is, not where the first tap of a reversed
+/// kernel is: these are refused.
 bool has_multiply_adds(const Problem& p) {
-  for (int d = 0; p.are_weights_constant && d < p.args.spatial; ++d)
-    if (p.args.w_strides[d] < 0) return false;  // packed_convolution() packs from the lowest element on
+  for (int d = 0; d < p.args.spatial; ++d)
+    if (p.are_weights_constant && p.args.w_strides[d] < 0) return false;
   return kernels::product_lanes(f32) >= 8 && kernels::FmaConvolution::supports(p.args, p.batch_groups);
 }
 /// Whether multiply-adds are worth packing the weights in each run: `least` pixels or more use each of them.
@@ -59,8 +61,9 @@ bool has_packed_in_run(const Problem& p, int64_t least) {
   return !p.are_weights_constant && has_multiply_adds(p) &&
          p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] >= least;
 }
-/// Whether a convolution is a product that is faster as such: products read weights ahead, also those of the next step,
-/// and keep long sums in registers. (Measured with vectors of 16; with vectors of 8 multiply-adds were faster.)
+/// Whether a pointwise convolution is faster as a matrix product, whose kernel prefetches weights, also those of the
+/// next step, and keeps long sums in registers. Measured with vectors of 16 (Zen 5); with vectors of 8 multiply-adds
+/// were faster.
 bool is_faster_as_product(const Problem& p) {
   constexpr int64_t kFewRows = 128;
   return kernels::product_lanes(f32) > 8 && is_pointwise_of_channels(p) &&
@@ -111,13 +114,15 @@ constexpr ConvolutionRule kRules[] = {
      }},
     {ConvolutionKernel::multiply_adds, "constant weights that matrix tiles do not support",
      [](const Problem& p) { return p.are_weights_constant && has_multiply_adds(p); }},
-    {ConvolutionKernel::multiply_adds, "no matrix tiles, and so many pixels that weights are packed in each run",
+    {ConvolutionKernel::multiply_adds,
+     "weights given at run time, no matrix tiles, and so many pixels that packing in each run pays",
      [](const Problem& p) {
        constexpr int64_t kManyPixels = 1024;
        const bool has_long_rows = is_pointwise(p.args) && p.args.in_channels > kernels::kPartialSumTerms;
        return !kernels::has_matrix_tiles() && !has_long_rows && has_packed_in_run(p, kManyPixels);
      }},
-    {ConvolutionKernel::onednn, "oneDNN is built in, and there is enough work for its kernels", is_worth_onednn},
+    {ConvolutionKernel::onednn, "enough work to pay for creating oneDNN's kernels, where it is built in",
+     is_worth_onednn},
     {ConvolutionKernel::multiply_adds, "oneDNN does not compute it, and enough pixels use the weights of a run",
      [](const Problem& p) {
        constexpr int64_t kSomePixels = 64;

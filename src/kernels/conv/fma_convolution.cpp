@@ -1,8 +1,9 @@
 // See the header. A task computes all pixels of some rows of outputs for one panel of output channels after the other,
-// and of a panel one block of terms after the other: the block's weights stay in the first-level cache while all pixels
-// pass over them, and the pixels stay in the second-level cache. Sums of earlier blocks wait in scratch memory. The
-// file is longer than others because it is compiled once per instruction set: a second such file would instantiate the
-// loops again.
+// and of a panel one block of terms after the other. A block's weights are at most 64 KiB (32 KiB with AVX2), so that
+// all pixels reuse them from the first- or second-level cache, where the pixels stay, too. Sums of earlier blocks wait
+// in scratch memory. All loops are in this file, which makes it long, so that they are compiled once per instruction
+// set. The thresholds may be changed; the terms of a partial sum and the packed layout may not, the latter without a
+// new name in lower_fma_convolution.cpp, as packed weights are kept in files.
 #include "kernels/conv/fma_convolution.h"
 
 #include <algorithm>
@@ -53,7 +54,8 @@ struct OutputPixel {
   uint64_t taps;  ///< a bit for each tap that reads no padding
 };
 
-/// Outputs that are computed together: mostly ones of the same taps, so that those which read padding are left out.
+/// Outputs that are computed together. In most groups all outputs have the same taps, so that taps which read only
+/// padding are skipped.
 struct OutputGroup {
   const OutputPixel* outputs;  ///< the last one is repeated, for the last tile
   int64_t count;
@@ -349,9 +351,9 @@ int64_t list_bands(const ConvolutionTask& t, int dim, int64_t begin, int64_t end
   return count;
 }
 
-/// Lists the task's outputs, each group's after the other's, and returns the number of groups. Outputs that read the
-/// same padding are a group if the tiles of that group, without the runs of terms that it does not need, compute less
-/// than others would with these outputs; all that are left are the last group.
+/// Lists the task's outputs, group after group, and returns the number of groups. Outputs that read the same padding
+/// form a group of their own if skipping their taps in the padding saves at least what partly filled tiles cost. All
+/// other outputs form the last group.
 int64_t list_outputs(const ConvolutionTask& t, int64_t height, OutputPixel* outputs, OutputGroup* groups) {
   const ConvolutionArgs& a = *t.args;
   const int64_t rows = t.row_end - t.row_begin, cols = a.out_dims[1], images = t.image_end - t.image_begin;
@@ -499,7 +501,7 @@ HWY_EXPORT(pack_weights);
 
 int64_t lanes_in_use() { return HWY_DYNAMIC_DISPATCH(lanes_of_sums)(); }
 
-/// Whether no tap reads padding.
+/// Whether taps read x from its first row and column on, and never behind its end.
 bool reads_inside(const ConvolutionArgs& a) {
   for (int d = 0; d < 2; ++d)
     if (a.low[d] != 0 || (a.out_dims[d] - 1) * a.stride[d] + (a.kernel[d] - 1) * a.rhs_dilation[d] >= a.in_dims[d])

@@ -1,8 +1,8 @@
 // f32 convolutions by multiply-adds, with sums in registers: a few pixels by a few vectors of output channels. Weights
 // are packed panel by panel, once or, if they are given at run time, before each run. The pixels that a task reads are
 // copied to scratch memory, padding included, unless the channels are contiguous in x and no tap reads padding.
-// Neighbours: gemm/fma, matrix products; amx_convolution.h, the same on matrix tiles; onednn_convolution.h, what this
-// class does not support.
+// Neighbours: gemm/fma, matrix products; amx_convolution.h, the same on matrix tiles; onednn_convolution.h, what
+// backends/cpu/convolution_plan.cpp does not give to this class.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class FmaConvolution {
  public:
   /// Whether this class computes the convolution: of f32, with 2 spatial dims, one group of channels and of the batch,
   /// 8 input channels and 8 output channels or more. x is not dilated; the kernel may be reversed. In x, and in y,
-  /// either channels or columns are contiguous. Extents that would overflow are refused.
+  /// either channels or columns are contiguous. Very large extents are refused; supports() begins with the limits.
   static bool supports(const ConvolutionArgs& args, int64_t batch_groups);
 
   /// supports() must accept `args`, whose pointers are ignored.

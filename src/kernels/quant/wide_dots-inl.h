@@ -1,8 +1,9 @@
 // Dot products of one row of x with columns of weights in blocks of q8_0, q4_k or q6_k, by AVX-512: several columns at
-// a time, so that x is loaded once for them. blocks.cpp includes this file. Of q8_0 and q6_k quantized values are
-// multiplied as floats, which they are exactly, and each short sum by its scale: an element costs no multiplication
-// more. That overflows, or meets a scale that is not finite, in other ways than products of decoded elements do, so
-// that callers compute sums that are not finite again.
+// a time, so that x is loaded once for them. blocks.cpp includes this file. For q8_0 and q6_k the
+// quantized integers are converted to f32, which is exact, and a scale is applied once per short sum instead of once
+// per element. This order can give an infinity or NaN where elements that are decoded first give none, but no other
+// wrong number: so a caller computes every sum that is not finite again from decoded elements. A column's sum must not
+// depend on the columns beside it.
 #if defined(RLX_WIDE_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_WIDE_DOTS_INL_H
 #undef RLX_WIDE_DOTS_INL_H
@@ -28,7 +29,8 @@ struct WideColumns {
   const uint8_t* column(int c) const { return w + c * row_bytes; }
 };
 
-/// Asks for the columns that come next while these are read: one stream, however many columns are read at a time.
+/// Prefetches the bytes behind these columns as one stream, however many columns are read at a time. They are what is
+/// read next where a call covers whole rows, k up to 4096.
 class WidePrefetch {
  public:
   HWY_INLINE WidePrefetch(const WideColumns& columns, int count)
@@ -48,7 +50,8 @@ class WidePrefetch {
 /// A pointer to 16 bytes, for a load.
 HWY_INLINE const __m128i* sixteen_at(const uint8_t* from) { return reinterpret_cast<const __m128i*>(from); }
 
-/// Each block's 32 products are added to two sums in each lane, and these scaled.
+/// Each lane adds its two products of a block, scales that sum, and adds it to one of two sums, which alternate between
+/// blocks.
 struct WideQ8_0 {
   static constexpr int kColumns = 2;
   static constexpr int64_t kElements = 32, kBlock = 34;
@@ -119,8 +122,9 @@ struct WideQ4_K {
 };
 
 /// 64 quantized values are the bytes of 16 lanes. Each is made a float where it is in its lane: as the lowest, the
-/// second or the third byte of the mantissa of 2^23, which is subtracted, so that it is 2^8 or 2^16 times too large. x
-/// is in the order of these bytes and is as much too large beside smaller ones: all sums are 2^16 times too large.
+/// second or the third byte of the mantissa of 2^23, which is subtracted, so that it is 2^8 or 2^16 times too large.
+/// order() puts x in the order of these bytes, 2^16, 2^8 or 1 times too large, so that all products are 2^16 times too
+/// large, as the block's scale is too small.
 struct WideQ6_K {
   static constexpr int kColumns = 4;
   static constexpr int64_t kElements = 256, kBlock = 210;
