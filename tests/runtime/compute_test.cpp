@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compile/pipeline.h"
+#include "kernels/gemm/fma/dot_tiles.h"
 #include "kernels/quant/vnni.h"
 #include "passes/mixed_precision.h"
 #include "passes/quantize_products.h"
@@ -700,7 +701,10 @@ TEST_CASE("images between convolutions in int8 are bytes or bf16, and results th
   bool is_narrow = false;
   for (const DispatchLine& line : dispatch_report(g, Device::cpu(), computed(Compute::as_i8)).lines)
     is_narrow = is_narrow || (line.op == "dynamic_quantize_conv" && line.dtypes.starts_with("bf16"));
-  CHECK(is_narrow == (kernels::best_int8_dot_isa() == kernels::Int8DotIsa::tiles));
+  // docs/runtime.md: with matrix tiles, or AVX-512 with VNNI and bf16.
+  const kernels::Int8DotIsa isa = kernels::best_int8_dot_isa();
+  const bool has_dots = isa == kernels::Int8DotIsa::avx512_vnni && kernels::has_bf16_tile_dots();
+  CHECK(is_narrow == (isa == kernels::Int8DotIsa::tiles || has_dots));
   CompileOptions common = computed(Compute::as_i8);
   common.force_common = {"dynamic_quantize_conv"};
   CHECK(largest_difference(run(common), y) < 0.02 * size);
