@@ -8,7 +8,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${rlx_exports}")
 set(rlx_foreign_symbols "")
 foreach(namespace IN ITEMS nlohmann Eigen dnnl hwy)
   # As the linker spells them: what a template returns stands first. A pattern has no blanks, and `?` stands for one.
-  foreach(before IN ITEMS "" void? bool? char?? int? long? unsigned?long? vtable?for? typeinfo?for? typeinfo?name?for? guard?variable?for?)
+  foreach(before IN ITEMS "" void? bool? char?? int? long? unsigned?long? double? vtable?for? typeinfo?for? typeinfo?name?for? guard?variable?for?)
     string(APPEND rlx_foreign_symbols " ${before}${namespace}::*;")
   endforeach()
 endforeach()
