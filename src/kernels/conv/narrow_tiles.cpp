@@ -122,21 +122,6 @@ namespace rlx::kernels {
 HWY_EXPORT(finish_block);
 HWY_EXPORT(multiply_beside);
 
-namespace {
-
-/// Sets the rows of one or two tiles at `upper` and `lower`, but for those that give no output.
-void set_rows(DotTiles& dots, const TilesAt& tiles, const TileImage::Tile& upper, const TileImage::Tile* lower) {
-  const auto add = [&](const TileImage::Tile& tile, const char* data, int64_t first) {
-    for (int64_t i = 0; i < kTileRows; ++i)
-      if (tile.outputs[i] >= 0) dots.add_row(data + i * tiles.stride, (first + i) * kTiledColumns);
-  };
-  dots.count = 0;
-  add(upper, tiles.upper, 0);
-  if (lower) add(*lower, tiles.lower, kTileRows);
-}
-
-}  // namespace
-
 bool has_narrow_tiles(const ConvolutionArgs& a) {
   return a.dtype == bf16 && a.out_dtype == bf16 && (has_matrix_tiles() || has_bf16_tile_dots()) &&
          TileImage::supports(a);
@@ -203,7 +188,7 @@ void convolve_narrow_tiles(const TileImage& image, const NarrowTilesCall& call, 
         paced.give(tiles);
         block.sums = sums[turn];
         if (!by_tiles) {
-          if (std::exchange(rows_of, t) != t) set_rows(dots, tiles, *block.upper, block.lower);
+          if (std::exchange(rows_of, t) != t) set_dot_rows(dots, tiles, *block.upper, block.lower);
           dots.right = tiles.right, dots.prefetch = tiles.prefetch, dots.prefetch_bytes = tiles.prefetch_bytes;
           multiply_dot_tiles(dots, 2);
           HWY_DYNAMIC_DISPATCH(finish_block)(block, call.activation);

@@ -6,6 +6,7 @@
 
 #include "base/rounded_up.h"
 #include "kernels/gemm/amx/tiles.h"
+#include "kernels/gemm/fma/dot_tiles.h"
 
 namespace rlx::kernels {
 namespace {
@@ -204,6 +205,16 @@ void TileImage::pack_weights(const void* w, char* out) const noexcept {
       }
       out += k_bytes_ * kColumns;
     }
+}
+
+void set_dot_rows(DotTiles& dots, const TilesAt& tiles, const TileImage::Tile& first, const TileImage::Tile* second) {
+  const auto add = [&](const TileImage::Tile& tile, const char* data, int64_t sum_row) {
+    for (int64_t i = 0; i < kTileRows; ++i)
+      if (tile.outputs[i] >= 0) dots.add_row(data + i * tiles.stride, (sum_row + i) * kTiledColumns);
+  };
+  dots.count = 0;
+  add(first, tiles.upper, 0);
+  if (tiles.lower) add(second ? *second : first, tiles.lower, kTileRows);
 }
 
 }  // namespace rlx::kernels

@@ -97,4 +97,12 @@ class TileImage {
   std::vector<Tile> tiles_;
 };
 
+struct DotTiles;  // gemm/fma/dot_tiles.h
+struct TilesAt;   // gemm/amx/tiles.h
+
+/// Sets the rows of products of one or two tiles by dot products: those of the tiles at `tiles`, without rows that give
+/// no output. At tiles.lower, if it is not null, are the pixels of `second`, or if that is null the low bytes of those
+/// of `first`.
+void set_dot_rows(DotTiles& dots, const TilesAt& tiles, const TileImage::Tile& first, const TileImage::Tile* second);
+
 }  // namespace rlx::kernels

@@ -291,22 +291,6 @@ void quantize_bytes(DType dtype, const void* x, int64_t count, float scale, bool
   }
 }
 
-namespace {
-
-/// Sets the rows of one or two tiles, but for those that give no output. At `lower`, there are the pixels of `second`,
-/// or if that is null the low bytes of the same ones.
-void set_int8_rows(DotTiles& dots, const TilesAt& tiles, const TileImage::Tile& first, const TileImage::Tile* second) {
-  const auto add = [&](const TileImage::Tile& tile, const char* data, int64_t sum_row) {
-    for (int64_t i = 0; i < kTileRows; ++i)
-      if (tile.outputs[i] >= 0) dots.add_row(data + i * tiles.stride, (sum_row + i) * kTiledColumns);
-  };
-  dots.count = 0;
-  add(first, tiles.upper, 0);
-  if (tiles.lower) add(second ? *second : first, tiles.lower, kTileRows);
-}
-
-}  // namespace
-
 void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int64_t begin, int64_t end, int64_t first,
                          int64_t last) noexcept {
   // Where all weights stay in the second-level cache, two tiles are multiplied with each of them before the next two
@@ -357,7 +341,7 @@ void convolve_int8_tiles(const TileImage& image, const Int8TilesCall& call, int6
         paced.give(tiles);
         block.sums = sums[turn];
         if (by_dots) {
-          if (std::exchange(rows_of, t) != t) set_int8_rows(dots, tiles, *block.upper, block.lower);
+          if (std::exchange(rows_of, t) != t) set_dot_rows(dots, tiles, *block.upper, block.lower);
           dots.right = tiles.right, dots.prefetch = tiles.prefetch, dots.prefetch_bytes = tiles.prefetch_bytes;
           multiply_dot_tiles(dots, 2);
           HWY_DYNAMIC_DISPATCH(finish_int8_block)(block, call.activation, call.dtype);
