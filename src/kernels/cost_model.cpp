@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "base/static_tls.h"
+
 namespace rlx::kernels {
 namespace {
 
@@ -14,7 +16,7 @@ struct Shared {
   std::atomic<int> threads{CostModel().threads};
 };
 constinit Shared shared;
-constinit thread_local const CostModel* scoped = nullptr;
+RLX_STATIC_TLS constinit thread_local const CostModel* scoped = nullptr;
 
 }  // namespace
 

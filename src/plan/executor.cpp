@@ -94,16 +94,16 @@ void Executor::resolve(void** pointers, std::byte* arena) const noexcept {
 }
 
 void Executor::run(void** pointers, std::byte* arena, std::span<void* const> inputs, std::span<void* const> outputs,
-                   int width, const CancelFlag* cancel, std::vector<StepTime>* profile) const noexcept {
+                   int width, RunControl& control, std::vector<StepTime>* profile) const noexcept {
   for (const Patch& patch : patches_)
     pointers[patch.pointer] = static_cast<std::byte*>((patch.is_output ? outputs : inputs)[patch.index]) + patch.offset;
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = profile ? Clock::now() : Clock::time_point{};
   const auto since_begin = [&] { return std::chrono::duration<double, std::micro>(Clock::now() - begin).count(); };
   for (const Bound& bound : bound_) {
-    if (is_cancelled(cancel)) return;
+    if (is_cancelled(control.cancel)) return;
     const LaunchArgs args{pointers + bound.first_operand, pointers + bound.first_result, arena + bound.scratch_offset,
-                          width, cancel};
+                          width, control};
     if (!profile) {
       bound.launch->run(args);
       continue;

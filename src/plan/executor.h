@@ -49,9 +49,9 @@ class Executor {
   /// Fills the pointers that do not change from run to run.
   void resolve(void** pointers, std::byte* arena) const noexcept;
   /// Runs. `inputs` and `outputs` point at dense elements; `pointers` were resolved for this arena. Returns before the
-  /// next launch once `cancel` is set; then the outputs may hold anything.
+  /// next launch once the run is cancelled; then, or with an error in `control`, the outputs may hold anything.
   void run(void** pointers, std::byte* arena, std::span<void* const> inputs, std::span<void* const> outputs, int width,
-           const CancelFlag* cancel = nullptr, std::vector<StepTime>* profile = nullptr) const noexcept;
+           RunControl& control, std::vector<StepTime>* profile = nullptr) const noexcept;
 
  private:
   struct Slot {
@@ -102,8 +102,8 @@ class BodyPlan {
     void** pointers;
     std::span<void*> inputs, outputs;  ///< to be filled in before `run`
     /// Once the run is cancelled the outputs may hold anything.
-    void run(int width, const CancelFlag* cancel = nullptr) const noexcept {
-      executor->run(pointers, arena, inputs, outputs, width, cancel);
+    void run(int width, RunControl& control) const noexcept {
+      executor->run(pointers, arena, inputs, outputs, width, control);
     }
   };
   Ready ready(std::byte* arena, std::byte* table) const noexcept {

@@ -2,6 +2,7 @@
 // neither allocates nor throws; pointers come in at each run.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,12 +25,21 @@ struct View {
 };
 bool is_dense(const View&);
 
+/// What a run shares with its launches. The thread that runs the plan uses it alone.
+struct RunControl {
+  const CancelFlag* cancel = nullptr;  ///< set by whoever cancels the run; null: nobody can
+  std::exception_ptr error = nullptr;  ///< the first that a user's code threw; launches behind it still run
+
+  /// Whether a launch that loops is to stop: its condition may never become false.
+  bool ends() const noexcept { return error || is_cancelled(cancel); }
+};
+
 struct LaunchArgs {
   void* const* operands;
   void* const* results;
-  std::byte* scratch;                  ///< aligned to 64 bytes
-  int width;                           ///< threads that may be used
-  const CancelFlag* cancel = nullptr;  ///< of the run, for launches that loop
+  std::byte* scratch;  ///< aligned to 64 bytes
+  int width;           ///< threads that may be used
+  RunControl& control;
 
   template <class T = void>
   const T* in(size_t i) const {

@@ -18,16 +18,18 @@ class BodyCall {
     for (const Type& t : body.output_types()) sizes_.push_back(byte_size(t.dtype));
   }
   size_t scratch_bytes() const { return body_.arena_bytes() + body_.table_bytes() + aligned(sizes_.size() * kScalar); }
-  /// The sub-graph with memory of one run; the BodyCall must outlive it. Set `inputs`, call it, then read `result(r)`.
+  /// The sub-graph with memory of one run, whose `control` it has; the BodyCall must outlive it. Set `inputs`, call it,
+  /// then read `result(r)`.
   struct Ready : BodyPlan::Ready {
     const BodyCall& call;
     std::byte* results;
-    void operator()() const noexcept { run(1); }
+    RunControl& control;
+    void operator()() const noexcept { run(1, control); }
     const std::byte* result(size_t r) const { return results + r * kScalar; }
   };
-  Ready ready(std::byte* scratch) const noexcept {
+  Ready ready(std::byte* scratch, RunControl& control) const noexcept {
     std::byte* table = scratch + body_.arena_bytes();
-    Ready r{body_.ready(scratch, table), *this, table + body_.table_bytes()};
+    Ready r{body_.ready(scratch, table), *this, table + body_.table_bytes(), control};
     for (size_t o = 0; o < sizes_.size(); ++o) r.outputs[o] = r.results + o * kScalar;
     return r;
   }
@@ -54,7 +56,7 @@ class Fold {
       for (size_t i = 0; i < n; ++i) std::memcpy(cell(i), body.result(i), body.call.size(i));
     }
   };
-  Ready ready(std::byte* scratch) const noexcept { return {call_.ready(scratch), n_}; }
+  Ready ready(std::byte* scratch, RunControl& control) const noexcept { return {call_.ready(scratch, control), n_}; }
   size_t size(size_t i) const { return call_.size(i); }
 
  private:

@@ -194,13 +194,14 @@ class CpuExecutable final : public HostExecutable {
         from = state->copies.back().mutable_data();
       }
     }
+    RunControl control{options.cancel};
     instance->executor.run(state->pointers.data(), state->arena, state->inputs, state->outputs,
-                           std::clamp(options.threads, 1, options_.threads), options.cancel, options.profile);
+                           std::clamp(options.threads, 1, options_.threads), control, options.profile);
     {
       std::scoped_lock lock(mutex_);
       instance->states->give_back(state);
     }
-    rethrow_step_error();
+    if (control.error) std::rethrow_exception(control.error);
     if (is_cancelled(options.cancel)) fail(ErrorCode::cancelled, "the run of '", graph_.name(), "' was cancelled");
   }
 
@@ -425,8 +426,9 @@ class CpuExecutable final : public HostExecutable {
       pointers.push_back(values.back().mutable_data());
     }
     auto state = executor.new_state();
-    executor.run(state->pointers.data(), state->arena, {}, pointers, options_.threads);
-    rethrow_step_error();
+    RunControl control;
+    executor.run(state->pointers.data(), state->arena, {}, pointers, options_.threads, control);
+    if (control.error) std::rethrow_exception(control.error);
     for (size_t i = 0; i < values.size(); ++i) params_[hoisted_[i]] = std::move(values[i]);
     // What was read here is read once: pages of a mapped file can go, and come back if somebody does read them again.
     for (Ref r : prologue_.params()) release_pages(params_.at(prologue_.node(r).name));

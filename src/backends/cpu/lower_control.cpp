@@ -19,7 +19,7 @@ Prepared lower_if(const LoweringContext& c) {
                      auto branch = taken.ready(args.scratch, args.scratch + arena);
                      std::copy_n(args.operands + 1, operands, branch.inputs.begin());
                      std::copy_n(args.results, results, branch.outputs.begin());
-                     branch.run(args.width, args.cancel);
+                     branch.run(args.width, args.control);
                    });
 }
 

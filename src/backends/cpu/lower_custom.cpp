@@ -28,7 +28,7 @@ Prepared lower_reduce_custom(const LoweringContext& c) {
   int64_t count = c.operands[0].count(), results = c.results[0].count();
   size_t index_bytes = aligned(shape.size() * sizeof(int64_t));
   return make_step("reduce by a sub-graph", fold->scratch_bytes() + index_bytes, [=](const StepArgs& args) {
-    auto combine = fold->ready(args.scratch + index_bytes);
+    auto combine = fold->ready(args.scratch + index_bytes, args.control);
     for (size_t i = 0; i < n; ++i)
       for (int64_t result_index = 0; result_index < results; ++result_index)
         std::memcpy(args.out<std::byte>(i) + size_t(result_index) * fold->size(i), args.in(n + i), fold->size(i));
@@ -63,7 +63,7 @@ Prepared lower_reduce_window_custom(const LoweringContext& c) {
   int64_t results = c.results[0].count();
   bool any_window = std::find(window.begin(), window.end(), 0) == window.end();
   return make_step("reduce_window by a sub-graph", fold->scratch_bytes(), [=](const StepArgs& args) {
-    auto combine = fold->ready(args.scratch);
+    auto combine = fold->ready(args.scratch, args.control);
     for (int64_t result_index = 0; result_index < results; ++result_index) {
       for (size_t i = 0; i < n; ++i)
         std::memcpy(args.out<std::byte>(i) + size_t(result_index) * fold->size(i),
@@ -106,7 +106,7 @@ Prepared lower_sort_custom(const LoweringContext& c) {
   for (const View& v : c.operands) sizes.push_back(v.element_bytes());
   size_t order_bytes = aligned(size_t(extent) * sizeof(int64_t));
   return make_step("sort by a sub-graph", compare->scratch_bytes() + 2 * order_bytes, [=](const StepArgs& args) {
-    auto body = compare->ready(args.scratch + 2 * order_bytes);
+    auto body = compare->ready(args.scratch + 2 * order_bytes, args.control);
     auto* order = reinterpret_cast<int64_t*>(args.scratch);
     auto* other = reinterpret_cast<int64_t*>(args.scratch + order_bytes);
     for (int64_t vector = 0; vector < vectors; ++vector) {

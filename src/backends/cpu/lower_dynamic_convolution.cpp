@@ -204,7 +204,7 @@ class WidenedStep final : public Step {
     widen(0, x_count_);
     if (residual_ >= 0) widen(residual_, y_count_);
     void* y = scratch;
-    convolution_->run({operands, &y, scratch + bytes(y_count_), args.width});
+    convolution_->run({operands, &y, scratch + bytes(y_count_), args.width, args.control});
     auto* const to = args.out<kernels::BF16>();
     for (int64_t j = 0; j < y_count_; ++j) to[j] = kernels::to_bf16(static_cast<const float*>(y)[j]);
   }

@@ -48,7 +48,7 @@ class GatheredStep final : public Step {
     void* operands[4];
     std::copy_n(step.operands, operands_, operands);
     operands[0] = gathered;
-    product_->run({operands, step.results, step.scratch + bytes_, step.width});
+    product_->run({operands, step.results, step.scratch + bytes_, step.width, step.control});
   }
 
  private:

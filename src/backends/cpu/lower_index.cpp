@@ -229,7 +229,7 @@ Prepared lower_scatter(const LoweringContext& c) {
   auto prepare = [=](const StepArgs& args) {
     for (size_t i = 0; i < n; ++i)
       if (args.in(i) != args.out(i))
-        arrays[i].initial->run({args.operands + i, args.results + i, args.scratch, args.width});
+        arrays[i].initial->run({args.operands + i, args.results + i, args.scratch, args.width, args.control});
   };
   int64_t count = s.count();
   // Updates of the same element apply in order, so one thread does all of them. (To split x over threads the indices
@@ -249,7 +249,7 @@ Prepared lower_scatter(const LoweringContext& c) {
         fail(ErrorCode::unsupported, "updates of different strides");
     return make_step("scatter by a sub-graph", fold->scratch_bytes(), [=](const StepArgs& args) {
       prepare(args);
-      auto combine = fold->ready(args.scratch);
+      auto combine = fold->ready(args.scratch, args.control);
       each_update(args, [&](int64_t at, int64_t update) {
         combine([&](size_t i) { return args.out<std::byte>(i) + at * arrays[i].element; },
                 [&](size_t i) { return args.in<std::byte>(n + 1 + i) + update * arrays[i].element; });
@@ -354,7 +354,7 @@ Prepared lower_dynamic_slice(const LoweringContext& c) {
   return make_step("dynamic_slice", 0, [=](const StepArgs& args) {
     void* from =
         args.in<std::byte>(0) ? const_cast<std::byte*>(args.in<std::byte>(0)) + starts.offset(args) * element : nullptr;
-    StepArgs moved{&from, args.results, args.scratch, args.width};
+    StepArgs moved{&from, args.results, args.scratch, args.width, args.control};
     copy->run(moved);
   });
 }
@@ -371,7 +371,7 @@ Prepared lower_dynamic_update_slice(const LoweringContext& c) {
     if (args.in(0) != args.out()) whole->run(args);
     void* from = args.operands[1];
     void* to = args.out<std::byte>() + starts.offset(args) * element;
-    StepArgs moved{&from, &to, args.scratch, args.width};
+    StepArgs moved{&from, &to, args.scratch, args.width, args.control};
     write->run(moved);
   });
 }

@@ -10,10 +10,6 @@
 namespace rlx::cpu {
 namespace {
 
-// A run is noexcept from here up to the executable. The reference runs on the thread that runs the plan (kernels
-// never give sub-graphs to the pool), so its exception is kept in that thread until the executable rethrows it.
-thread_local std::exception_ptr error_of_run;
-
 /// What is known when the step is made. It owns the node's attributes, because the launch may outlive its graph.
 struct Call {
   const OpDef* op;
@@ -42,7 +38,9 @@ void run_user_code(const UserCode& user, const StepArgs& args, const std::functi
     with_context([&] { return text_of("running '", user.op, "'", user.node.empty() ? "" : " of '" + user.node + "'"); },
                  [&] { user_code(user.what, code); });
   } catch (...) {
-    if (!error_of_run) error_of_run = std::current_exception();
+    // A run is noexcept from here up to the executable. User code is called by the thread that runs the plan, as
+    // kernels never give sub-graphs to the pool.
+    if (!args.control.error) args.control.error = std::current_exception();
     // The steps behind this one still run: on zeros instead of uninitialized memory.
     for (size_t r = 0; r < user.result_bytes.size(); ++r)
       if (user.result_bytes[r]) std::memset(args.out(r), 0, user.result_bytes[r]);
@@ -58,10 +56,5 @@ Prepared lower_reference(const LoweringContext& c) {
     run_user_code(user, args, [&] { call.run(args); });
   });
 }
-
-void rethrow_step_error() {
-  if (error_of_run) std::rethrow_exception(std::exchange(error_of_run, nullptr));
-}
-bool has_step_error() { return error_of_run != nullptr; }
 
 }  // namespace rlx::cpu

@@ -104,14 +104,14 @@ class ScanStep final : public Step {
       copy_bytes(first, args.in<std::byte>(i), carries_[i].bytes);
       body.inputs[i] = first;
     }
-    for (int64_t step = 0; step < length_ && !is_cancelled(args.cancel); ++step) {
+    for (int64_t step = 0; step < length_ && !args.control.ends(); ++step) {
       for (size_t i = 0; i < n; ++i)
         if (carries_[i].output) body.outputs[*carries_[i].output] = buffer_after(args, i, step);
       for (size_t x = 0; x < xs_.size(); ++x)
         body.inputs[n + x] = const_cast<std::byte*>(args.in<std::byte>(n + x)) + position(step) * xs_[x];
       for (size_t y = 0; y < ys_.size(); ++y)
         if (ys_[y].output) body.outputs[*ys_[y].output] = slice(args, y, step);
-      body.run(args.width, args.cancel);
+      body.run(args.width, args.control);
       for (size_t i = 0; i < n; ++i) body.inputs[i] = buffer_after(args, i, step);
     }
     for (size_t i = 0; i < n; ++i)

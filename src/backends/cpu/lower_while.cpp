@@ -48,12 +48,12 @@ class WhileStep final : public Step {
     }
     std::copy_n(body.inputs.begin(), operands_, condition.inputs.begin());
     for (int64_t trip = 0; !max_trips_ || trip < *max_trips_; ++trip) {
-      condition.run(args.width, args.cancel);
-      if (is_cancelled(args.cancel) || !*goes_on || has_step_error()) break;
+      condition.run(args.width, args.control);
+      if (args.control.ends() || !*goes_on) break;
       for (size_t i = 0; i < carries_.size(); ++i)
         if (!carries_[i].is_updated)
           body.outputs[i] = trip % 2 == 0 ? args.results[i] : args.scratch + carries_[i].spare;
-      body.run(args.width, args.cancel);
+      body.run(args.width, args.control);
       for (size_t i = 0; i < carries_.size(); ++i) condition.inputs[i] = body.inputs[i] = body.outputs[i];
     }
     for (size_t i = 0; i < carries_.size(); ++i)

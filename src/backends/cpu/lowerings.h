@@ -163,19 +163,14 @@ std::string when_svd(const Question&);
 
 // lower_reference.cpp
 Prepared lower_reference(const LoweringContext&);
-/// Rethrows what a user's code (a reference or a kernel) threw in the run that this thread has just made, if anything.
-void rethrow_step_error();
-/// Whether a user's code has thrown in the run that this thread is making. A loop must then stop, because its condition
-/// may never become false.
-bool has_step_error();
 /// What error messages say about a user's code (`what` is "the reference", or "the kernel 'x'"), and the sizes of its
 /// results.
 struct UserCode {
   std::string what, op, node;
   std::vector<size_t> result_bytes;
 };
-/// Runs a user's code. An exception becomes an rlx::Error that names the code and the node, and is kept for
-/// `rethrow_step_error`. The results are then zeros, because the steps after it still run.
+/// Runs a user's code. An exception becomes an rlx::Error that names the code and the node, and is kept in the
+/// run's control. The results are then zeros, because the steps after it still run.
 void run_user_code(const UserCode&, const StepArgs&, const std::function<void()>& code) noexcept;
 
 // registered.cpp: kernels from outside the library

@@ -50,7 +50,7 @@ class NarrowConvolution final : public Step {
   std::string kernel() const override { return sums_->kernel() + ", bf16"; }
   void run(const StepArgs& step) const noexcept override {
     void* const sums = step.scratch;
-    sums_->run({step.operands, &sums, step.scratch + sums_bytes_, step.width});
+    sums_->run({step.operands, &sums, step.scratch + sums_bytes_, step.width, step.control});
     const bool channels_last = args_.y_channel_stride == 1;
     const auto size = static_cast<int64_t>(byte_size(args_.dtype));
     kernels::BlockProduct block;

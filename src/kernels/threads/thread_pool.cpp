@@ -24,6 +24,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/static_tls.h"
 #include "kernels/conv/onednn.h"
 #include "kernels/threads/external_pool.h"
 #include "kernels/threads/processor_count.h"
@@ -49,7 +50,7 @@ constexpr std::chrono::microseconds kCallerSpin{200};
 
 constexpr uint32_t kIdle = 0, kClaimed = 1, kPosted = 2, kRunning = 3, kPhase = 3, kTicket = 4;
 
-thread_local bool inside_task = false;
+RLX_STATIC_TLS thread_local bool inside_task = false;
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)

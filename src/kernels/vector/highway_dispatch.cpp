@@ -47,7 +47,7 @@ int64_t processor_targets() {
 }  // namespace
 
 std::atomic<bool> has_thread_limits{false};
-constinit thread_local const InstructionSetLimit* limit_of_thread = nullptr;
+RLX_STATIC_TLS constinit thread_local const InstructionSetLimit* limit_of_thread = nullptr;
 
 int64_t available_targets() {
   if (const InstructionSetLimit* limit = InstructionSetScope::current()) return limit->targets;

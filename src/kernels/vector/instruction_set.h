@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/static_tls.h"
+
 namespace rlx::kernels {
 
 /// A limit permits all before it of its architecture, of which a processor may lack some.
@@ -81,7 +83,7 @@ bool is_held_below_process() noexcept;
 /// Whether there has been a limit in this process. Until then no thread's is looked up: that costs every call of a
 /// kernel one load.
 extern std::atomic<bool> has_thread_limits;
-extern constinit thread_local const InstructionSetLimit* limit_of_thread;
+RLX_STATIC_TLS extern constinit thread_local const InstructionSetLimit* limit_of_thread;
 
 /// While it lives, the calling thread keeps to `limit`, or if that is null to the process's own sets. Jobs of
 /// ThreadPool keep to that of the thread which posts them. Results of kernels, plans and packed weights depend on it:
