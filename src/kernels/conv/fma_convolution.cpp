@@ -7,6 +7,7 @@
 #include "kernels/conv/fma_convolution.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/rounded_up.h"
@@ -61,6 +62,10 @@ struct OutputGroup {
   int64_t count;
 };
 constexpr int64_t kMaxGroups = 32;
+/// Groups of few outputs fill tiles badly. So if a task has no more than these, a block of one run is computed for a
+/// list of the outputs that need it: 3 x 3 over 7 x 7 pixels takes 0.93 of the time. Over 14 x 14 pixels lists gain
+/// nothing.
+constexpr int64_t kFewOutputs = 64, kMaxListedTaps = 9;
 
 /// How many tiles of `height` or `height` - 1 outputs compute `count` outputs, and how many of them are the higher
 /// ones.
@@ -96,15 +101,17 @@ int64_t padded_cols(const ConvolutionArgs& a) {
 
 /// Scratch memory of a task, piece by piece.
 struct TaskScratch {
-  int64_t image, outputs, sums, transposed;  ///< bytes of each; there are two lists of outputs
+  int64_t image, outputs, lists, sums, transposed;  ///< bytes of each
   TaskScratch(const ConvolutionArgs& a, bool copies, int64_t images, int64_t rows, int64_t panel_floats) {
     const int64_t pixels = rounded_up(images * rows * a.out_dims[1], 64);
     image = copies ? aligned(images * padded_rows(a, rows) * padded_cols(a) * a.in_channels * 4) : 0;
     outputs = aligned((pixels + kMaxGroups * kMaxTilePixels) * static_cast<int64_t>(sizeof(OutputPixel)));
+    const bool has_lists = copies && a.kernel[0] * a.kernel[1] <= kMaxListedTaps;
+    lists = has_lists ? kMaxListedTaps * (kFewOutputs + kMaxTilePixels) * static_cast<int64_t>(sizeof(OutputPixel)) : 0;
     sums = aligned(pixels * panel_floats * 4);
     transposed = a.y_channel_stride == 1 ? 0 : sums;
   }
-  int64_t bytes() const { return image + 2 * outputs + sums + transposed; }
+  int64_t bytes() const { return image + outputs + lists + sums + transposed; }
 };
 
 }  // namespace
@@ -403,7 +410,7 @@ int64_t list_outputs(const ConvolutionTask& t, int64_t height, OutputPixel* outp
   return count;
 }
 
-/// Lists, as one group, the outputs of `groups` that a run of `taps` reads something but padding for.
+/// Lists, as one group, the outputs of `groups` for which a tap in `taps` reads something but padding.
 OutputGroup outputs_with(uint64_t taps, const OutputGroup* groups, int64_t group_count, OutputPixel* to) {
   OutputPixel* end = to;
   for (int64_t g = 0; g < group_count; ++g)
@@ -454,7 +461,7 @@ void compute_task(const ConvolutionTask& t) {
   };
   auto* const image = reinterpret_cast<float*>(take(sizes.image));
   auto* const outputs = reinterpret_cast<OutputPixel*>(take(sizes.outputs));
-  auto* const listed = reinterpret_cast<OutputPixel*>(take(sizes.outputs));
+  auto* const lists = reinterpret_cast<OutputPixel*>(take(sizes.lists));
   auto* const sums = reinterpret_cast<float*>(take(sizes.sums));
   auto* const transposed = reinterpret_cast<float*>(take(sizes.transposed));
   if (t.copies) copy_image(t, image);
@@ -468,14 +475,12 @@ void compute_task(const ConvolutionTask& t) {
   p.sums = sums;
   const int64_t group_count =
       list_outputs(t, tile_height(panels.begin(t.panel_begin + 1) - panels.begin(t.panel_begin)), outputs, groups);
-  // Groups of few outputs fill tiles badly. So each block of one run is computed for the outputs that need it, but for
-  // the first and the last one, which begin and end all sums: 3 x 3 over 7 x 7 pixels in 0.93 of the time. Of 14 x 14
-  // pixels the lists cost more than they save.
-  constexpr int64_t kFewOutputs = 64;
+  // The first and the last block begin and end the sums of all outputs.
   const int64_t output_count = (t.image_end - t.image_begin) * (t.row_end - t.row_begin) * a.out_dims[1];
-  const bool by_runs = t.copies && output_count <= kFewOutputs && t.blocks->size() == t.runs->size();
-  OutputGroup with_run{listed, 0};
-  uint64_t listed_taps = 0;
+  const bool by_lists = sizes.lists > 0 && output_count <= kFewOutputs && t.blocks->size() == t.runs->size();
+  OutputGroup with_tap[kMaxListedTaps];
+  for (int64_t tap = 0; by_lists && tap < a.kernel[0] * a.kernel[1]; ++tap)
+    with_tap[tap] = outputs_with(uint64_t{1} << tap, groups, group_count, lists + tap * (kFewOutputs + kMaxTilePixels));
   const int64_t image_y = t.image_begin * a.y_batch_stride;
   for (int64_t panel = t.panel_begin; panel < t.panel_end; ++panel) {
     const int64_t channel = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - channel;
@@ -499,11 +504,8 @@ void compute_task(const ConvolutionTask& t) {
       // term was no faster either.
       p.next_bytes = kVectorRegisters == 32 ? 0 : std::min(floats, end - p.weights - floats) * 4;
       p.groups = groups, p.group_count = group_count;
-      if (by_runs && !p.is_first && !p.stores && p.multiplied_taps == 0) {
-        if (listed_taps != p.runs->taps)
-          with_run = outputs_with(listed_taps = p.runs->taps, groups, group_count, listed);
-        p.groups = &with_run, p.group_count = with_run.count > 0;
-      }
+      if (by_lists && std::has_single_bit(p.runs->taps) && !p.is_first && !p.stores && p.multiplied_taps == 0)
+        p.groups = with_tap + std::countr_zero(p.runs->taps), p.group_count = p.groups->count > 0;
       switch (width / lanes) {
         case 1: sum_block<1>(p); break;
         case 2: sum_block<2>(p); break;
