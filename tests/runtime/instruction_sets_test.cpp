@@ -25,16 +25,16 @@ using test::message_of;
 namespace {
 
 constexpr const char* kBytesFile = "RLX_TEST_BYTES_FILE";
-constexpr int64_t kRows = 40, kWidth = 96, kInner = 160;
+constexpr int64_t kProductRows = 40, kWidth = 96, kInner = 160;
 
 /// Products with packed weights and without, attention, norms, element-wise chains, a reduction and a small convolution
 /// (oneDNN, which takes one limit for a process, has none of it).
 Graph layered() {
   Graph g("layered");
-  Value x = g.input("x", f32, {kRows, kWidth}), image = g.input("image", f32, {1, 3, 9, 9});
+  Value x = g.input("x", f32, {kProductRows, kWidth}), image = g.input("image", f32, {1, 3, 9, 9});
   Value inner = gelu(linear(x, g.param("in", f32, {kInner, kWidth}), g.param("bias", f32, {kInner})));
   Value y = layer_norm(x + linear(inner, g.param("out", f32, {kWidth, kInner})));
-  const auto heads = [](Value v) { return reshape(v, {1, 4, kRows, kWidth / 4}); };
+  const auto heads = [](Value v) { return reshape(v, {1, 4, kProductRows, kWidth / 4}); };
   AttentionAttrs how;
   how.heads = 4;
   Value mixed = attention(heads(y), heads(tanh(x)), heads(y), how);
@@ -65,7 +65,8 @@ std::string bits(const CompileOptions& given) {
       options.compute = compute;
       CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(layered(), options);
       for (const auto& [name, value] : layered_params()) compiled.set_param(name, value);
-      const std::vector<Tensor> inputs = {random_tensor(f32, {kRows, kWidth}, 3), random_tensor(f32, {1, 3, 9, 9}, 4)};
+      const std::vector<Tensor> inputs = {random_tensor(f32, {kProductRows, kWidth}, 3),
+                                          random_tensor(f32, {1, 3, 9, 9}, 4)};
       for (const Tensor& t : compiled.run_ordered(inputs))
         all.append(reinterpret_cast<const char*>(t.data()), t.byte_count());
     }
@@ -198,7 +199,8 @@ TEST_CASE("a compiled graph in a file keeps its instruction set") {
     CompiledGraph made = Session(Device::cpu(), {2}).compile(layered(), held_to(isa));
     for (CompiledGraph* each : {&loaded, &made})
       for (const auto& [name, value] : layered_params()) each->set_param(name, value);
-    const std::vector<Tensor> inputs = {random_tensor(f32, {kRows, kWidth}, 3), random_tensor(f32, {1, 3, 9, 9}, 4)};
+    const std::vector<Tensor> inputs = {random_tensor(f32, {kProductRows, kWidth}, 3),
+                                        random_tensor(f32, {1, 3, 9, 9}, 4)};
     CHECK(difference(loaded.run_ordered(inputs), made.run_ordered(inputs), 0) == "");
   }
 }
