@@ -39,7 +39,11 @@ inline void scatter_elements(size_t bytes, const std::byte* from, std::byte* to,
 /// Fills `to` with `count` copies of one element.
 inline void repeat_element(size_t bytes, const std::byte* element, std::byte* to, int64_t count) {
   constexpr int64_t kFew = 16;
-  gather_elements(bytes, element, 0, to, std::min(count, kFew));
+  with_bits(static_cast<int64_t>(bytes), [&]<class T>() {
+    T value;  // of its own, as the compiler would read `element` again behind each store
+    std::memcpy(&value, element, sizeof(T));
+    for (int64_t i = 0; i < std::min(count, kFew); ++i) std::memcpy(to + i * int64_t{sizeof(T)}, &value, sizeof(T));
+  });
   const size_t all = static_cast<size_t>(count) * bytes;
   for (size_t done = kFew * bytes; done < all; done *= 2) std::memcpy(to + done, to, std::min(done, all - done));
 }
