@@ -37,13 +37,17 @@ inline void scatter_elements(size_t bytes, const std::byte* from, std::byte* to,
 }
 
 /// Fills `to` with `count` copies of one element.
+template <class T>
+void repeat_element(const std::byte* element, std::byte* to, int64_t count) {
+  T value;  // of its own, as the compiler would read `element` again behind each store
+  std::memcpy(&value, element, sizeof(T));
+  for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * int64_t{sizeof(T)}, &value, sizeof(T));
+}
 inline void repeat_element(size_t bytes, const std::byte* element, std::byte* to, int64_t count) {
   constexpr int64_t kFew = 16;
-  with_bits(static_cast<int64_t>(bytes), [&]<class T>() {
-    T value;  // of its own, as the compiler would read `element` again behind each store
-    std::memcpy(&value, element, sizeof(T));
-    for (int64_t i = 0; i < std::min(count, kFew); ++i) std::memcpy(to + i * int64_t{sizeof(T)}, &value, sizeof(T));
-  });
+  const int64_t first = std::min(count, kFew);
+  if (bytes == 4) repeat_element<uint32_t>(element, to, first);  // nearly always
+  else with_bits(static_cast<int64_t>(bytes), [=]<class T>() { repeat_element<T>(element, to, first); });
   const size_t all = static_cast<size_t>(count) * bytes;
   for (size_t done = kFew * bytes; done < all; done *= 2) std::memcpy(to + done, to, std::min(done, all - done));
 }
