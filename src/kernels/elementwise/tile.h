@@ -46,7 +46,8 @@ void repeat_element(const std::byte* element, std::byte* to, int64_t count) {
 inline void repeat_element(size_t bytes, const std::byte* element, std::byte* to, int64_t count) {
   constexpr int64_t kFew = 16;
   const int64_t first = std::min(count, kFew);
-  if (bytes == 4) repeat_element<uint32_t>(element, to, first);  // nearly always
+  if (bytes == 4) repeat_element<uint32_t>(element, to, first);       // floats
+  else if (bytes == 8) repeat_element<uint64_t>(element, to, first);  // integers
   else with_bits(static_cast<int64_t>(bytes), [=]<class T>() { repeat_element<T>(element, to, first); });
   const size_t all = static_cast<size_t>(count) * bytes;
   for (size_t done = kFew * bytes; done < all; done *= 2) std::memcpy(to + done, to, std::min(done, all - done));
