@@ -446,7 +446,8 @@ std::optional<Case> with_weights(const OpDef& op, const Sample& s) {
       if (!c || std::any_of(c->types.begin(), c->types.end(),
                             [](const Type& t) { return element_count(shape_of(t.dims)) > kMost; }))
         continue;
-      for (const Node& node : quantize_products(weighted(op, *c)).nodes())
+      const Graph quantized = quantize_products(weighted(op, *c));
+      for (const Node& node : quantized.nodes())
         if (node.op == &op::dynamic_quantize_matmul || node.op == &op::dynamic_quantize_conv) return c;
     }
   }
