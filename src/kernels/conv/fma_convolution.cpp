@@ -160,6 +160,13 @@ HWY_NOINLINE const char* sum_tiles(const PanelSums& p, const OutputPixel* output
   for (; count > 0; count -= kPixels, outputs += kPixels) {
     for (const char* stop = std::min(next + p.prefetched, next_end); next < stop; next += 64)
       __builtin_prefetch(next, 0, 2);
+    // Lines of results and residuals lie too far apart for the processor to prefetch them: those of the next tile.
+    if (p.stores && count > kPixels)
+      RLX_UNROLL for (int i = 0; i < kPixels; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
+        const int64_t at = outputs[kPixels + i].y + v * lanes;
+        __builtin_prefetch(p.y + at, 1, 3);
+        if (p.epilogue.residual) __builtin_prefetch(p.epilogue.residual + at);
+      }
     uint64_t taps = p.multiplied_taps;
     RLX_UNROLL for (int i = 0; i < kPixels; ++i) taps |= outputs[i].taps;
     F32Vec sum[kPixels][kVectors];
