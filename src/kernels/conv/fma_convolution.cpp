@@ -19,6 +19,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/conv/fma_convolution.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/gemm/fma/packing-inl.h"
@@ -31,6 +32,7 @@ namespace {
 
 constexpr int64_t kMaxTileChannels = 4;  ///< vectors of the widest panel
 constexpr int64_t kMaxTilePixels = 8;
+constexpr int64_t kLineFloats = 16;  ///< of a cache line
 
 /// How the output channels are divided into panels: of 4 vectors, the last ones of 3, 2 or, if there is one vector
 /// only, 1.
@@ -137,8 +139,10 @@ struct PanelSums {
   const char* next;                ///< weights to prefetch
   int64_t next_bytes, prefetched;  ///< all of them, and with each tile
   float* sums;                     ///< [outputs, channels of the panel]
-  bool is_first, stores;           ///< there are no sums of earlier blocks; the results are stored to y
-  float* y;                        ///< at the panel's first channel, as all below
+  int64_t ahead;  ///< elements between the pixels of neighbouring outputs, if x is to be prefetched, else 0
+  bool is_first, stores,
+      streams;  ///< there are no sums of earlier blocks; the results are stored to y, past the caches
+  float* y;     ///< at the panel's first channel, as all below
   ClampedEpilogue epilogue;
 };
 
@@ -164,7 +168,7 @@ HWY_NOINLINE const char* sum_tiles(const PanelSums& p, const OutputPixel* output
     if (p.stores && count > kPixels)
       RLX_UNROLL for (int i = 0; i < kPixels; ++i) RLX_UNROLL for (int v = 0; v < kVectors; ++v) {
         const int64_t at = outputs[kPixels + i].y + v * lanes;
-        __builtin_prefetch(p.y + at, 1, 3);
+        if (!p.streams) __builtin_prefetch(p.y + at, 1, 3);
         if (p.epilogue.residual) __builtin_prefetch(p.epilogue.residual + at);
       }
     uint64_t taps = p.multiplied_taps;
@@ -180,6 +184,8 @@ HWY_NOINLINE const char* sum_tiles(const PanelSums& p, const OutputPixel* output
       const float* x[kPixels];
       RLX_UNROLL for (int i = 0; i < kPixels; ++i) x[i] = p.x + outputs[i].x + p.runs[r].x;
       for (int64_t k = 0; k < terms; ++k, w += width) {
+        if (p.ahead != 0 && k % kLineFloats == 0)
+          RLX_UNROLL for (int i = 0; i < kPixels; ++i) __builtin_prefetch(x[i] + k + p.ahead * kPixels);
         if constexpr (kPixels < kVectors) {
           F32Vec seen[kPixels];
           RLX_UNROLL for (int i = 0; i < kPixels; ++i) seen[i] = hn::Set(d, x[i][k]);
@@ -214,7 +220,8 @@ HWY_NOINLINE const char* sum_tiles(const PanelSums& p, const OutputPixel* output
         F32Vec out = sum[i][v];
         if (p.epilogue.bias) out = hn::Add(out, hn::LoadU(d, p.epilogue.bias + v * lanes));
         if (p.epilogue.residual) out = hn::Add(out, hn::LoadU(d, p.epilogue.residual + outputs[i].y + v * lanes));
-        hn::StoreU(hn::Min(high, hn::Max(low, out)), d, p.y + outputs[i].y + v * lanes);  // NaN passes
+        if (p.streams) hn::Stream(hn::Min(high, hn::Max(low, out)), d, p.y + outputs[i].y + v * lanes);
+        else hn::StoreU(hn::Min(high, hn::Max(low, out)), d, p.y + outputs[i].y + v * lanes);  // NaN passes
       }
     }
   }
@@ -492,6 +499,12 @@ void compute_task(const ConvolutionTask& t) {
   OutputGroup with_tap[kMaxListedTaps];
   for (int64_t tap = 0; by_lists && tap < a.kernel[0] * a.kernel[1]; ++tap)
     with_tap[tap] = outputs_with(uint64_t{1} << tap, groups, group_count, lists + tap * (kFewOutputs + kMaxTilePixels));
+  // Results that are not in the second-level cache any more when they are read are written past the caches: the
+  // lines need not be read first. Of ResNet-50 with eight images, 1 x 1 convolutions with a residual over 56 x 56
+  // pixels take 4.7 ms instead of 6.9, and what reads them is no slower. From 2 MiB on ResNet-50 is 3 % slower.
+  constexpr int64_t kStreamedBytes = 6 << 20;
+  const bool streams = a.batch * a.y_batch_stride * 4 >= kStreamedBytes && reinterpret_cast<uintptr_t>(a.y) % 64 == 0 &&
+                       (a.out_channels | a.y_batch_stride | a.y_strides[0] | a.y_strides[1]) % kLineFloats == 0;
   const int64_t image_y = t.image_begin * a.y_batch_stride;
   for (int64_t panel = t.panel_begin; panel < t.panel_end; ++panel) {
     const int64_t channel = panels.begin(panel) * lanes, width = panels.begin(panel + 1) * lanes - channel;
@@ -514,7 +527,9 @@ void compute_task(const ConvolutionTask& t) {
       // With AVX-512 (Zen 5) what the processor prefetches by itself was up to 6 % faster, and prefetching with each
       // term was no faster either.
       p.next_bytes = kVectorRegisters == 32 ? 0 : std::min(floats, end - p.weights - floats) * 4;
+      p.ahead = !t.copies && panel == t.panel_begin && block.runs == 1 ? a.stride[1] * t.pixel : 0;
       p.groups = groups, p.group_count = group_count;
+      p.streams = p.stores && streams;
       if (by_lists && std::has_single_bit(p.runs->taps) && !p.is_first && !p.stores && p.multiplied_taps == 0)
         p.groups = with_tap + std::countr_zero(p.runs->taps), p.group_count = p.groups->count > 0;
       switch (width / lanes) {
@@ -527,6 +542,7 @@ void compute_task(const ConvolutionTask& t) {
     }
     if (!is_direct) write_results(t, sums, width, channel, channels, transposed);
   }
+  if (streams) hwy::FlushStream();
 }
 
 }  // namespace
