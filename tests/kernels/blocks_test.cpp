@@ -111,6 +111,17 @@ TEST_CASE("blocks: every format, and halves, are decoded as by scalar decoders, 
       }
       INFO(std::string(name_of(format)));
       CHECK(different == 0);
+      // As bf16 they are rounded once, to even.
+      std::vector<BF16> narrow(blocks.elements.size());
+      decode_blocks(format, blocks.bytes.data(), count * Unit(format).elements / info(format).block_elements,
+                    narrow.data());
+      size_t odd = 0;
+      for (size_t i = 0; i < narrow.size(); ++i) {
+        const float want = blocks.elements[i];
+        odd += std::isnan(want) ? !std::isnan(to_f32(narrow[i]))
+                                : narrow[i].bits != encode_float(bf16, static_cast<double>(want));
+      }
+      CHECK(odd == 0);
     });
   });
 }

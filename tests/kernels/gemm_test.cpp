@@ -515,6 +515,15 @@ TEST_CASE("a batched product takes every dtype and epilogue") {
       }
 }
 
+TEST_CASE("right operands of bf16 that are contiguous along k are packed in pairs, whatever k and n are") {
+  for (int64_t k : {1, 2, 7, 8, 10, 37, 64, 74})
+    for (int64_t n : {15, 16, 33, 48, 51, 130}) {
+      Batched c = dense(1, 1, 9, n, k, false, true, false);
+      c.spec.lhs_dtype = c.spec.rhs_dtype = c.spec.y_dtype = bf16;
+      check(c);
+    }
+}
+
 TEST_CASE("large batched products, where the threads pack together, are right") {
   for (int order = 0; order < 8; ++order) {
     Batched c = dense(1, 2, 600, 130, 700, order & 1, order & 2, order & 4);

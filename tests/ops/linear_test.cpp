@@ -1,6 +1,7 @@
 // Hard cases of the matrix products. The values are small enough to be computed by hand, or by a loop beside them.
 #include "autodiff/transforms.h"
 #include "ops/hard_cases.h"
+#include "rlx/blocks.h"
 #include "rlx/session.h"
 
 using namespace rlx;
@@ -46,6 +47,36 @@ TEST_CASE("a linear layer of packed blocks over no features is its bias, for any
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t c = 0; c < 3; ++c) CHECK(y.values<float>()[size_t(3 * r + c)] == in[2].values<float>()[size_t(c)]);
     }
+}
+TEST_CASE("rows of bf16 beside packed blocks: errors are those of rounding weights and results to bf16") {
+  constexpr int64_t kK = 512;
+  for (DType format : {q8_0, q4_k, q6_k, q5_0, tq1_0})
+    for (int64_t rows : {9, 40, 131})
+      for (int64_t columns : {5, 96, 101, 200}) {
+        Graph g;
+        Value x = g.input("x", bf16, {rows, kK}), w = g.input("w", format, {columns, kK});
+        g.output(linear(x, w, g.input("bias", bf16, {columns})));
+        std::vector<Tensor> in = {Tensor(bf16, {rows, kK}), Tensor(f32, {columns, kK}), Tensor(bf16, {columns})};
+        for (size_t t = 0; t < in.size(); ++t)
+          for (size_t i = 0; i < in[t].element_count(); ++i)
+            store<double>(in[t], i, std::sin(static_cast<double>(i * (t + 1)) * 0.7 + static_cast<double>(t)));
+        in[1] = quantized(in[1], format);
+        const Tensor y = Session(Device::cpu(), {2}).compile(g).run_ordered(in)[0], numbers = dequantized(in[1]);
+        double worst = 0;
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t j = 0; j < columns; ++j) {
+            double sum = load<double>(in[2], static_cast<size_t>(j)), magnitude = std::abs(sum);
+            for (int64_t i = 0; i < kK; ++i) {
+              const double term = load<double>(in[0], static_cast<size_t>(r * kK + i)) *
+                                  load<double>(numbers, static_cast<size_t>(j * kK + i));
+              sum += term, magnitude += std::abs(term);
+            }
+            const double error = std::abs(load<double>(y, static_cast<size_t>(r * columns + j)) - sum);
+            worst = std::max(worst, error / (0x1p-9 * (magnitude + std::abs(sum))));
+          }
+        INFO(std::string(name_of(format)), ", ", rows, " rows, ", columns, " columns");
+        CHECK(worst < 1.01);
+      }
 }
 TEST_CASE("infinities in a matmul follow arithmetic") {
   CHECK(product({{1, 2}, {kInf, 1}}, {{2, 2}, {1, 0, 1, 1}}, {{1, 2}, {kInf, kNaN}}) == "");

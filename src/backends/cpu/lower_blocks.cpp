@@ -1,10 +1,11 @@
 // Weights in block formats, in halves beside f32, and quantized weights: their dequantization, and products that
 // dequantize on the fly. Up to BlockWeightsProduct::kMaxRows rows of x are multiplied with the blocks directly. For
-// more rows, matrix tiles take them, or a strip of columns is decoded into the cache and multiplied as a dense f32
-// matrix. The file is longer than others because all of these share how they read narrow operands and what follows a
-// product.
+// more rows, matrix tiles take them, or a strip of columns is decoded into the cache and multiplied as a dense matrix
+// of f32 or bf16. The file is longer than others because all of these share how they read narrow operands and what
+// follows a product.
 #include "backends/cpu/lowerings.h"
 #include "kernels/gemm/grouped.h"
+#include "kernels/gemm/product_plan.h"
 #include "kernels/index/index.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/digit_blocks.h"
@@ -134,20 +135,23 @@ Prepared tiled_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
 
 Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   BlockEpilogue tail = epilogue_of(c);
-  // A strip of decoded columns stays in the L2 cache.
-  int64_t strip = std::clamp<int64_t>((int64_t{1} << 18) / std::max<int64_t>(k, 1) / 16 * 16, 16, 64);
+  // A strip of decoded columns stays in the L2 cache, and is made of panels of three vectors.
+  int64_t strip = std::clamp<int64_t>((int64_t{1} << 18) / std::max<int64_t>(k, 1) / 48 * 48, 48, 96);
   kernels::BatchedGemmSpec s;
   s.m = m, s.k = k;
   s.lhs_m_stride = k, s.lhs_k_stride = 1, s.rhs_k_stride = 1, s.rhs_n_stride = k;
   s.y_m_stride = n, s.y_n_stride = 1;
-  s.lhs_dtype = c.operands[0].dtype, s.rhs_dtype = f32, s.y_dtype = c.results[0].dtype;
+  s.lhs_dtype = c.operands[0].dtype, s.y_dtype = c.results[0].dtype;
   s.epilogue = tail.epilogue, s.policy = c.policy;
+  // Beside x in bf16 weights are rounded to bf16, as for tiles, where that makes products faster.
+  const bool is_narrow = s.lhs_dtype == bf16 && kernels::product_target().has_bf16_dots && !c.policy.batch_invariant;
+  s.rhs_dtype = is_narrow ? bf16 : f32;
   auto product_of = [&](int64_t columns) {
     s.n = columns;
     return kernels::prepare_batched_gemm(s);
   };
   auto whole = product_of(std::min(strip, n)), rest = product_of(std::max<int64_t>(n % strip, 1));
-  size_t strip_bytes = aligned(static_cast<size_t>(strip * k) * sizeof(float));
+  size_t strip_bytes = aligned(static_cast<size_t>(strip * k) * byte_size(s.rhs_dtype));
   size_t per_task = strip_bytes + aligned(std::max(whole.scratch_bytes(), rest.scratch_bytes()));
   DType format = c.operands[1].dtype;
   int64_t blocks = k / info(format).block_elements;
@@ -156,17 +160,21 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   auto bias_bytes = tail.bias < 0 ? 0 : static_cast<int64_t>(byte_size(tail.epilogue.bias_dtype));
   double work_ns = static_cast<double>(n * k) * (kDecode_ns + 0.03 * static_cast<double>(m));
   return make_step(
-      text_of(format, " strips ", m, "x", k, "x", n), per_task * static_cast<size_t>(c.threads),
+      text_of(format, is_narrow ? " bf16 strips " : " strips ", m, "x", k, "x", n),
+      per_task * static_cast<size_t>(c.threads),
       [=](const StepArgs& args) {
         for_ranges(args, n, strip, work_ns, [&](int64_t begin, int64_t end, int64_t task) {
           std::byte* scratch = args.scratch + per_task * static_cast<size_t>(task);
-          auto* w = reinterpret_cast<float*>(scratch);
           for (int64_t column = begin; column < end; column += strip) {
             int64_t columns = std::min(strip, end - column);
-            kernels::decode_blocks(format, args.in<std::byte>(1) + column * row_bytes, columns * blocks, w);
+            const auto decode_to = [&]<class W>(W* w) {
+              kernels::decode_blocks(format, args.in<std::byte>(1) + column * row_bytes, columns * blocks, w);
+            };
+            if (is_narrow) decode_to(reinterpret_cast<kernels::BF16*>(scratch));
+            else decode_to(reinterpret_cast<float*>(scratch));
             const std::byte *bias = operand(args, tail.bias), *residual = operand(args, tail.residual);
             (columns == strip || columns == n ? whole : rest)
-                .run({args.in(0), w, args.out<std::byte>() + column * y_bytes,
+                .run({args.in(0), scratch, args.out<std::byte>() + column * y_bytes,
                       bias ? bias + column * bias_bytes : nullptr, residual ? residual + column * y_bytes : nullptr},
                      scratch + strip_bytes, thread_pool());
           }
@@ -299,7 +307,7 @@ Prepared lower_dequantize_blocks(const LoweringContext& c) {
       switch (to) {
         case DType::f64: return decode_to(format, from, count, args.out<double>() + first);
         case DType::f16: return decode_to(format, from, count, args.out<kernels::F16>() + first);
-        case DType::bf16: return decode_to(format, from, count, args.out<kernels::BF16>() + first);
+        case DType::bf16: return kernels::decode_blocks(format, from, count, args.out<kernels::BF16>() + first);
         default: return kernels::decode_blocks(format, from, count, args.out<float>() + first);
       }
     });

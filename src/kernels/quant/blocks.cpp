@@ -24,11 +24,12 @@ namespace rlx::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
+template <class T>
 struct Store {
-  float* to;
+  T* to;
   template <int kAccumulator>
   HWY_INLINE void operator()(size_t i, V w) {
-    hn::StoreU(w, D(), to + i);
+    store_f32(w, D(), to + i);
   }
 };
 
@@ -249,8 +250,9 @@ void multiply_block_weights(const BlockWeightsProduct& p, int64_t begin, int64_t
 /// Rows that are prefetched, as the keys of score_few (attention/score_blocks-inl.h).
 constexpr int64_t kPrefetchedRows = 16;
 
-void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
-                       int64_t to_stride) {
+template <class T>
+void decode_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, T* to,
+                 int64_t to_stride) {
   const bool vectors = with_format(format, [&]<class Format>() HWY_ATTR {
     // A format may decode several blocks at once.
     const int64_t count = blocks * info(format).block_elements / Format::kElements;
@@ -258,15 +260,28 @@ void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, i
       for (int64_t b = 0; b < count; ++b) {
         const auto* block = reinterpret_cast<const uint8_t*>(from) + r * row_bytes + b * Format::kBytes;
         hwy::Prefetch(block + kPrefetchedRows * row_bytes);
-        Store store{to + r * to_stride + b * Format::kElements};
+        Store<T> store{to + r * to_stride + b * Format::kElements};
         Format::decode(block, store);
       }
   });
   if (vectors) return;
-  for (int64_t r = 0; r < rows; ++r) block_decoder(format)(from + r * row_bytes, blocks, to + r * to_stride);
+  const DTypeInfo& f = info(format);
+  HWY_ALIGN float one[256];
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t b = 0; b < blocks; ++b) {
+      block_decoder(format)(from + r * row_bytes + b * f.block_bytes, 1, one);
+      for (int64_t i = 0; i < f.block_elements; ++i) to[r * to_stride + b * f.block_elements + i] = from_f32<T>(one[i]);
+    }
 }
-void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) {
-  decode_block_rows(format, from, 0, 1, blocks, to, 0);
+void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
+                       int64_t to_stride) {
+  decode_rows(format, from, row_bytes, rows, blocks, to, to_stride);
+}
+void decode_to_f32(DType format, const std::byte* from, int64_t blocks, float* to) {
+  decode_rows(format, from, 0, 1, blocks, to, 0);
+}
+void decode_to_bf16(DType format, const std::byte* from, int64_t blocks, BF16* to) {
+  decode_rows(format, from, 0, 1, blocks, to, 0);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -276,12 +291,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rlx::kernels {
 
-HWY_EXPORT(decode_blocks);
+HWY_EXPORT(decode_to_f32);
+HWY_EXPORT(decode_to_bf16);
 HWY_EXPORT(decode_block_rows);
 HWY_EXPORT(multiply_block_weights);
 
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept {
-  HWY_DYNAMIC_DISPATCH(decode_blocks)(format, from, blocks, to);
+  HWY_DYNAMIC_DISPATCH(decode_to_f32)(format, from, blocks, to);
+}
+void decode_blocks(DType format, const std::byte* from, int64_t blocks, BF16* to) noexcept {
+  HWY_DYNAMIC_DISPATCH(decode_to_bf16)(format, from, blocks, to);
 }
 void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
                        int64_t to_stride) noexcept {

@@ -8,14 +8,17 @@
 #pragma once
 
 #include "kernels/gemm/gemm.h"
+#include "kernels/vector/narrow_float.h"
 
 namespace rlx::kernels {
 
 /// Writes the elements of `blocks` blocks, as f32. Of f16 and bf16 `blocks` counts elements, a multiple
 /// of kHalvesTogether.
 void decode_blocks(DType format, const std::byte* from, int64_t blocks, float* to) noexcept;
-/// The same for `blocks` blocks in each of `rows` rows: those begin `row_bytes` after each other, and row r is written
-/// from to[r * to_stride] on.
+/// The same, rounded to bf16.
+void decode_blocks(DType format, const std::byte* from, int64_t blocks, BF16* to) noexcept;
+/// The same as f32 for `blocks` blocks in each of `rows` rows: those begin `row_bytes` after each other, and row r is
+/// written from to[r * to_stride] on.
 void decode_block_rows(DType format, const std::byte* from, int64_t row_bytes, int64_t rows, int64_t blocks, float* to,
                        int64_t to_stride) noexcept;
 

@@ -1,9 +1,8 @@
-// Dot products of one row of x with columns of weights in blocks of q8_0, q4_k or q6_k, by AVX-512: several columns at
-// a time, so that x is loaded once for them. blocks.cpp includes this file. For q8_0 and q6_k the
-// quantized integers are converted to f32, which is exact, and a scale is applied once per short sum instead of once
-// per element. This order can give an infinity or NaN where elements that are decoded first give none, but no other
-// wrong number: so a caller computes every sum that is not finite again from decoded elements. A column's sum must not
-// depend on the columns beside it.
+// Dot products of one row of x with columns of weights in blocks of q8_0, q4_k or q6_k, by AVX-512. blocks.cpp includes
+// this file. For q8_0 and q6_k the quantized integers are converted to f32, which is exact, and a scale is applied once
+// per short sum instead of once per element. This order can give an infinity or NaN where elements that are decoded
+// first give none, but no other wrong number: so a caller computes every sum that is not finite again from decoded
+// elements. A column's sum must not depend on the columns beside it.
 #if defined(RLX_WIDE_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_WIDE_DOTS_INL_H
 #undef RLX_WIDE_DOTS_INL_H
@@ -51,32 +50,30 @@ class WidePrefetch {
 HWY_INLINE const __m128i* sixteen_at(const uint8_t* from) { return reinterpret_cast<const __m128i*>(from); }
 
 /// Each lane adds its two products of a block, scales that sum, and adds it to one of two sums, which alternate between
-/// blocks.
+/// blocks. One column at a time, as memory answers one stream faster than two, and x waits in the first-level cache.
 struct WideQ8_0 {
-  static constexpr int kColumns = 2;
+  static constexpr int kColumns = 1;
   static constexpr int64_t kElements = 32, kBlock = 34;
   template <int kCount>
   static HWY_INLINE void dots(const float* x, const WideColumns& w, int64_t count, float* to) {
-    __m512 sums[kCount][2];
-    RLX_UNROLL for (int c = 0; c < kCount; ++c) sums[c][0] = sums[c][1] = _mm512_setzero_ps();
-    const auto add = [&](const float* from, int64_t at, int which) HWY_ATTR {
-      const __m512 x0 = _mm512_loadu_ps(from), x1 = _mm512_loadu_ps(from + 16);
-      RLX_UNROLL for (int c = 0; c < kCount; ++c) {
-        const uint8_t* const block = w.column(c) + at;
-        const __m512 q0 = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(sixteen_at(block + 2))));
-        const __m512 q1 = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(sixteen_at(block + 18))));
-        const __m512 products = _mm512_fmadd_ps(q1, x1, _mm512_mul_ps(q0, x0));
-        sums[c][which] = _mm512_fmadd_ps(products, half_everywhere(block).raw, sums[c][which]);
-      }
+    static_assert(kCount == 1);
+    __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    const auto add = [&](int64_t block, int which) HWY_ATTR {
+      const uint8_t* const at = w.w + block * kBlock;
+      const float* const from = x + block * kElements;
+      const __m512 q0 = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(sixteen_at(at + 2))));
+      const __m512 q1 = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(sixteen_at(at + 18))));
+      const __m512 products = _mm512_fmadd_ps(q1, _mm512_loadu_ps(from + 16), _mm512_mul_ps(q0, _mm512_loadu_ps(from)));
+      sums[which] = _mm512_fmadd_ps(products, half_everywhere(at).raw, sums[which]);
     };
-    WidePrefetch prefetch(w, kCount);
+    WidePrefetch prefetch(w, 1);
     int64_t block = 0;
     for (; block + 8 <= count / kElements; block += 8) {
-      prefetch.advance<kCount * 8 * kBlock>();
-      RLX_UNROLL for (int i = 0; i < 8; ++i) add(x + (block + i) * kElements, (block + i) * kBlock, i % 2);
+      prefetch.advance<8 * kBlock>();
+      RLX_UNROLL for (int i = 0; i < 8; ++i) add(block + i, i % 2);
     }
-    for (; block < count / kElements; ++block) add(x + block * kElements, block * kBlock, 0);
-    RLX_UNROLL for (int c = 0; c < kCount; ++c) to[c] = _mm512_reduce_add_ps(_mm512_add_ps(sums[c][0], sums[c][1]));
+    for (; block < count / kElements; ++block) add(block, 0);
+    to[0] = _mm512_reduce_add_ps(_mm512_add_ps(sums[0], sums[1]));
   }
 };
 
@@ -124,9 +121,9 @@ struct WideQ4_K {
 /// 64 quantized values are the bytes of 16 lanes. Each is made a float where it is in its lane: as the lowest, the
 /// second or the third byte of the mantissa of 2^23, which is subtracted, so that it is 2^8 or 2^16 times too large.
 /// order() puts x in the order of these bytes, 2^16, 2^8 or 1 times too large, so that all products are 2^16 times too
-/// large, as the block's scale is too small.
+/// large, as the block's scale is too small. One column at a time, as of q8_0.
 struct WideQ6_K {
-  static constexpr int kColumns = 4;
+  static constexpr int kColumns = 1;
   static constexpr int64_t kElements = 256, kBlock = 210;
 
   /// x[count] in the order that dots() reads.
@@ -141,51 +138,45 @@ struct WideQ6_K {
   }
   template <int kCount>
   static HWY_INLINE void dots(const float* x, const WideColumns& w, int64_t count, float* to) {
-    const __m512i nibble = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(0x30);
+    static_assert(kCount == 1);
+    const __m512i nibble = _mm512_set1_epi8(15);
     const __m512i left = _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1),
                   right = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(2), 1);
     const __m512i fours = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
-    /// The values in bytes `mask` of all lanes, less 32, times the byte's `weight`.
+    /// The values in the bits `mask` of all lanes, less 32, times the byte's `weight`.
     const auto floats = [](__m512i values, int mask, int weight) HWY_ATTR {
       constexpr int kAnd_Or = 0xea;
       const __m512i bits =
           _mm512_ternarylogic_epi32(values, _mm512_set1_epi32(mask), _mm512_set1_epi32(0x4b000000), kAnd_Or);  // 2^23
       return _mm512_sub_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p23F + static_cast<float>(32 * weight)));
     };
-    __m512 sums[kCount];
-    RLX_UNROLL for (int c = 0; c < kCount; ++c) sums[c] = _mm512_setzero_ps();
-    WidePrefetch prefetch(w, kCount);
-    for (int64_t b = 0; b < count / kElements; ++b, x += kElements) {
-      prefetch.advance<kCount * kBlock>();
-      __m512 scales[kCount];
-      RLX_UNROLL for (int c = 0; c < kCount; ++c) {
-        const uint8_t* const block = w.column(c) + b * kBlock;
-        const __m512 steps = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(sixteen_at(block + 192))));
-        scales[c] = _mm512_mul_ps(_mm512_mul_ps(steps, half_everywhere(block + 208).raw), _mm512_set1_ps(0x1p-16F));
-      }
+    __m512 total = _mm512_setzero_ps();
+    WidePrefetch prefetch(w, 1);
+    const uint8_t* block = w.w;
+    for (int64_t b = 0; b < count / kElements; ++b, x += kElements, block += kBlock) {
+      prefetch.advance<kBlock>();
+      const __m512 steps = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(sixteen_at(block + 192))));
+      const __m512 scales =
+          _mm512_mul_ps(_mm512_mul_ps(steps, half_everywhere(block + 208).raw), _mm512_set1_ps(0x1p-16F));
       RLX_UNROLL for (int group = 0; group < 4; ++group) {
-        __m512 of_byte[4];
-        RLX_UNROLL for (int i = 0; i < 4; ++i) of_byte[i] = _mm512_load_ps(x + 64 * group + 16 * i);
-        RLX_UNROLL for (int c = 0; c < kCount; ++c) {
-          const uint8_t* const block = w.column(c) + b * kBlock;
-          const __m512i low = _mm512_loadu_si512(block + group / 2 * 64);
-          // See Q6KLayout.
-          const __m512i pairs = _mm512_broadcast_i64x4(
-              _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 128 + group / 2 * 32)));
-          const __m512i upper = group % 2 ? _mm512_srlv_epi16(pairs, right) : _mm512_sllv_epi16(pairs, left);
-          const __m512i lower = _mm512_and_si512(group % 2 ? _mm512_srli_epi16(low, 4) : low, nibble);
-          constexpr int kOr_And = 0xf8;
-          const __m512i values = _mm512_ternarylogic_epi32(lower, upper, pair, kOr_And);
-          __m512 sum = _mm512_mul_ps(floats(values, 0xff, 1), of_byte[0]);
-          sum = _mm512_fmadd_ps(floats(values, 0xff00, 1 << 8), of_byte[1], sum);
-          sum = _mm512_fmadd_ps(floats(values, 0xff0000, 1 << 16), of_byte[2], sum);
-          sum = _mm512_fmadd_ps(floats(_mm512_srli_epi32(values, 8), 0xff0000, 1 << 16), of_byte[3], sum);
-          const __m512i at = _mm512_add_epi32(fours, _mm512_set1_epi32(4 * group));
-          sums[c] = _mm512_fmadd_ps(sum, _mm512_permutexvar_ps(at, scales[c]), sums[c]);
-        }
+        const auto of_byte = [&](int i) HWY_ATTR { return _mm512_load_ps(x + 64 * group + 16 * i); };
+        const __m512i low = _mm512_loadu_si512(block + group / 2 * 64);
+        // See Q6KLayout.
+        const __m512i pairs =
+            _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 128 + group / 2 * 32)));
+        const __m512i upper = group % 2 ? _mm512_srlv_epi16(pairs, right) : _mm512_sllv_epi16(pairs, left);
+        const __m512i lower = group % 2 ? _mm512_srli_epi16(low, 4) : low;
+        constexpr int kSelect = 0xca;  // the upper two bits of a byte are any
+        const __m512i values = _mm512_ternarylogic_epi32(nibble, lower, upper, kSelect);
+        __m512 sum = _mm512_mul_ps(floats(values, 0x3f, 1), of_byte(0));
+        sum = _mm512_fmadd_ps(floats(values, 0x3f00, 1 << 8), of_byte(1), sum);
+        sum = _mm512_fmadd_ps(floats(values, 0x3f0000, 1 << 16), of_byte(2), sum);
+        sum = _mm512_fmadd_ps(floats(_mm512_srli_epi32(values, 8), 0x3f0000, 1 << 16), of_byte(3), sum);
+        const __m512i at = _mm512_add_epi32(fours, _mm512_set1_epi32(4 * group));
+        total = _mm512_fmadd_ps(sum, _mm512_permutexvar_ps(at, scales), total);
       }
     }
-    RLX_UNROLL for (int c = 0; c < kCount; ++c) to[c] = _mm512_reduce_add_ps(sums[c]);
+    to[0] = _mm512_reduce_add_ps(total);
   }
 };
 
@@ -195,7 +186,8 @@ HWY_NOINLINE void wide_dots(const float* x, const WideColumns& w, int64_t column
   int64_t j = 0;
   for (; j + Format::kColumns <= columns; j += Format::kColumns)
     Format::template dots<Format::kColumns>(x, {w.w + j * w.row_bytes, w.row_bytes}, count, to + j);
-  for (; j < columns; ++j) Format::template dots<1>(x, {w.w + j * w.row_bytes, w.row_bytes}, count, to + j);
+  if constexpr (Format::kColumns > 1)
+    for (; j < columns; ++j) Format::template dots<1>(x, {w.w + j * w.row_bytes, w.row_bytes}, count, to + j);
 }
 
 }  // namespace

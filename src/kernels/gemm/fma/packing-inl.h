@@ -165,16 +165,25 @@ inline void interleave_rows(const BF16* even, const BF16* odd, int64_t count, BF
 /// PanelLayout::packed_bytes.
 inline HWY_NOINLINE void pack_pairs(const BF16* from, int64_t k_stride, int64_t n_stride, int64_t k, int64_t count,
                                     int64_t width, BF16* out) {
+  int64_t columns = 0, pairs = 0;  // that are packed at once
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  // Along k each pair is adjacent already, as a number of 32 bits, and such numbers are transposed.
+  constexpr int64_t kColumns = hn::MaxLanes(F32Tag());
+  if (k_stride == 1 && n_stride % 2 == 0)
+    for (; columns + kColumns <= count; columns += kColumns)
+      pairs = transpose_vectors(reinterpret_cast<const float*>(from + columns * n_stride), n_stride / 2, k / 2, width,
+                                reinterpret_cast<float*>(out) + columns);
+#endif
   for (int64_t i = 0; i < k; i += 2) {
     BF16* to = out + i * width;
     const BF16* even = from + i * k_stride;
     const BF16* odd = i + 1 < k ? even + k_stride : nullptr;
-    if (n_stride == 1) interleave_rows(even, odd, count, to);
-    else if (k_stride == 1 && odd)  // each pair is adjacent already
-      for (int64_t j = 0; j < count; ++j) std::memcpy(to + 2 * j, even + j * n_stride, 4);
-    else
-      for (int64_t j = 0; j < count; ++j)
+    if (n_stride == 1) {
+      interleave_rows(even, odd, count, to);
+    } else {
+      for (int64_t j = i / 2 < pairs ? columns : 0; j < count; ++j)
         to[2 * j] = even[j * n_stride], to[2 * j + 1] = odd ? odd[j * n_stride] : BF16{0};
+    }
     std::fill(to + 2 * count, to + 2 * width, BF16{0});
   }
 }
