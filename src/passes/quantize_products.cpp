@@ -35,11 +35,14 @@ constexpr int64_t kFewConvolvedOutputs = 32;
 constexpr int64_t kFewOutputs = 16;
 /// Sums of k products of codes, of which those of the weights are up to 127, fit 32 bits.
 constexpr int64_t kSumsOfWeights = INT32_MAX / 127;
-/// Rows of activations have outliers: the row's largest number is often twenty times its usual ones, of which 8 bits
-/// would leave three. So x gets 11 bits, as far as sums of k terms allow it (MiniLM's least cosine is 0.978 with 8
-/// bits, 0.9935 with 9, 0.9956 with 10, 0.9959 with 11 and with as many as one likes). Multiply-adds of 16 bits take
-/// them at no cost; VNNI and tiles multiply twice.
+/// Images of activations have outliers, in whole images more than a list of them holds, of which 8 bits would leave the
+/// other numbers few. So x gets 11 bits there, as far as sums of k terms allow it. Multiply-adds of 16 bits take them
+/// at no cost; VNNI and tiles multiply twice.
 constexpr int64_t kLargestCode = 1023;
+/// Rows of activations have outliers, too: one or two numbers are often ten to twenty times the usual ones, of which 8
+/// bits would leave three. Those get more bits; the others then fill the 8 bits of a single product.
+constexpr int64_t kRowOutliers = 3, kLargestOfRows = 127;
+constexpr int64_t kMostTermsBesideOutliers = kSumsOfWeights / kLargestOfRows - kRowOutliers * kLargestOutlier / 127 - 1;
 int64_t largest_code(int64_t k) { return std::min(kLargestCode, kSumsOfWeights / k); }
 /// Images that are never negative, as activations leave them, have no outliers of the other sign and few of their own:
 /// their codes are those of unsigned bytes, which tiles multiply once.
@@ -172,8 +175,11 @@ Graph quantize_products(const Graph& g, const Takes& takes) {
     const DynamicQuantized weights = dynamic_quantize(in[1], {product->transposed ? 1 : 0});
     const DynamicEpilogue epilogue{product->has_bias ? in[2] : Value(), product->has_residual ? in.back() : Value(),
                                    product->activation};
+    const int64_t k = g.type(w).dims[product->transposed].value();
+    const bool has_outliers = k <= kMostTermsBesideOutliers;
     return std::vector{dynamic_quantize_matmul(in[0], weights.codes, weights.scale, epilogue, product->transposed,
-                                               largest_code(g.type(w).dims[product->transposed].value()))};
+                                               has_outliers ? kLargestOfRows : largest_code(k),
+                                               has_outliers ? kRowOutliers : 0)};
   });
 }
 

@@ -39,6 +39,7 @@ class DynamicProductStep final : public Step {
     product_.w.k = w.shape[k_dim], product_.w.n = w.shape[1 - k_dim];
     w_strides_[0] = w.strides[k_dim], w_strides_[1] = w.strides[1 - k_dim];
     product_.w.x_largest = static_cast<int32_t>(a.x_largest);
+    product_.w.x_outliers = static_cast<int32_t>(a.x_outliers);
     product_.rows = row_count(y), product_.activation = kernel_activation(a.activation);
     product_.y_stride = product_.residual_stride = product_.w.n, product_.dtype = x.dtype;
     x_stride_ = row_stride(x).value();
@@ -135,7 +136,13 @@ std::string refusal_of_largest(int64_t x_largest) {
 std::string when_dynamic_product(const Question& q) {
   const DType t = q.operands[0].dtype;
   if (t != f32 && t != bf16) return text_of("no kernel quantizes ", q.operands[0]);
-  return refusal_of_largest(q.node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest);
+  const auto& a = q.node.attrs.as<DynamicQuantizeMatmulAttrs>();
+  if (a.x_outliers > kernels::kMostOutliers)
+    return text_of("the kernel has at most ", kernels::kMostOutliers, " outliers in a row, and ", a.x_outliers,
+                   " are asked for");
+  if (a.x_outliers > 0 && a.x_largest > 127)
+    return text_of("outliers are of rows whose other values are at most 127, and not ", a.x_largest);
+  return refusal_of_largest(a.x_largest);
 }
 Prepared lower_dynamic_product(const LoweringContext& c) { return std::make_unique<DynamicProductStep>(c); }
 

@@ -6,21 +6,23 @@
 #include "ops/control/subgraph_rules.h"
 #include "ops/core/composite_rules.h"
 #include "ops/nn/linear_rules.h"
+#include "rlx/ops/sort.h"
 
 namespace rlx {
 
 // ---- builders ----
-DynamicQuantized dynamic_quantize(Value x, Axes axes, int64_t largest) {
-  const auto both = x.graph().emit(op::dynamic_quantize, {x}, DynamicQuantizeAttrs{std::move(axes), largest});
+DynamicQuantized dynamic_quantize(Value x, Axes axes, int64_t largest, int64_t outliers) {
+  const auto both = x.graph().emit(op::dynamic_quantize, {x}, DynamicQuantizeAttrs{std::move(axes), largest, outliers});
   return {both[0], both[1]};
 }
 Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& e, bool transpose_rhs,
-                              int64_t x_largest) {
+                              int64_t x_largest, int64_t x_outliers) {
   std::vector<Value> in = {x, w, w_scale};
   if (e.bias) in.push_back(e.bias);
   if (e.residual) in.push_back(e.residual);
-  return emit(op::dynamic_quantize_matmul, std::move(in),
-              DynamicQuantizeMatmulAttrs{transpose_rhs, bool(e.bias), bool(e.residual), e.activation, x_largest});
+  return emit(
+      op::dynamic_quantize_matmul, std::move(in),
+      DynamicQuantizeMatmulAttrs{transpose_rhs, bool(e.bias), bool(e.residual), e.activation, x_largest, x_outliers});
 }
 Value dynamic_quantize_conv(Value x, Value w, Value w_scale, const DynamicEpilogue& e, DynamicQuantizeConvAttrs attrs) {
   attrs.has_bias = bool(e.bias), attrs.has_residual = bool(e.residual), attrs.activation = e.activation;
@@ -67,6 +69,34 @@ void require_largest(int64_t largest, std::string_view name) {
     fail(ErrorCode::invalid_argument, name, " is the largest code, from 1 to 32767, and is ", largest);
 }
 
+void require_outliers(int64_t outliers, int64_t largest, std::string_view name) {
+  if (outliers < 0) fail(ErrorCode::invalid_argument, name, " is a number of elements, from 0 on, and is ", outliers);
+  if (outliers > 0 && largest > kLargestOutlier)
+    fail(ErrorCode::invalid_argument, "the codes of outliers are at most ", kLargestOutlier,
+         ", and those of the others are to be at most ", largest, "; give no outliers");
+}
+
+DType codes_of(const DynamicQuantizeAttrs& a) { return a.largest <= 127 && a.outliers == 0 ? i8 : i16; }
+
+/// The place-th largest number along `axes`, counted from 0; 0 where there are not as many.
+Value nth_largest(Value x, const Axes& axes, int64_t place) {
+  Axes order, others;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (std::find(axes.begin(), axes.end(), d) == axes.end()) others.push_back(d);
+  order = others;
+  order.insert(order.end(), axes.begin(), axes.end());
+  Dims rows;
+  Dim count = 1;
+  for (int64_t d : others) rows.push_back(x.dims()[static_cast<size_t>(d)]);
+  for (int64_t d : axes) count = count * x.dims()[static_cast<size_t>(d)];
+  Dims dims = rows;
+  dims.push_back(count);
+  PadAttrs zeros{Dims(dims.size(), 0), Dims(dims.size(), 0), {}};  // behind the numbers, so that there are enough
+  zeros.high.back() = place + 1;
+  const Value padded = pad(reshape(transpose(x, order), dims), scalar(x.graph(), 0, x.dtype()), zeros);
+  return reshape(slice_axis(top_k(padded, place + 1).values, -1, place, place + 1), rows);
+}
+
 /// `v`, which has the dims of `x` but for `axes`, along x.
 Value stretched(Value v, Value x, const Axes& axes) {
   Axes others;
@@ -85,6 +115,7 @@ Value widened(Value v) { return is_half(v.dtype()) ? convert(v, f32) : v; }
 template <class A>
 void require_codes_and_scales(Types in, const A& a) {
   require_largest(a.x_largest, "x_largest");
+  if constexpr (requires { a.x_outliers; }) require_outliers(a.x_outliers, a.x_largest, "x_outliers");
   if (in[1].dtype != i8) fail(ErrorCode::invalid_argument, "w must be i8, got ", in[1]);
   require_operands(in.size(), size_t{3} + a.has_bias + a.has_residual,
                    flag_text("has_bias", a.has_bias) + " and " + flag_text("has_residual", a.has_residual));
@@ -137,15 +168,18 @@ OpDef define_dynamic_quantize() {
   return define<A>({
       .name = "dynamic_quantize",
       .doc =
-          "codes (i8, or i16 where `largest` is above 127) and their scales, of which elements along `axes` share one: "
-          "scale = max(|x|) / largest, at least 2^-126, codes = round(x (1 / scale)), ties to even. Where an element "
-          "is infinite or NaN the scale is NaN and the codes are 0",
+          "codes (i8, or i16 where `largest` is above 127 or there are outliers) and their scales, of which elements "
+          "along `axes` share one: scale = max(|x|) / largest, at least 2^-126, codes = round(x (1 / scale)), ties to "
+          "even. The `outliers` largest magnitudes may have larger codes, up to 16383: scale is then the greater of "
+          "the next largest magnitude / largest and max(|x|) / 16383, at least 2^-126. Where an element is infinite or "
+          "NaN the scale is NaN and the codes are 0",
       .source = "dynamic quantization without a zero point: PyTorch, torch.ao.quantization, per-channel symmetric",
       .operands = {"x"},
       .infer = [](Types in, const A& a) -> Many<Type> {
         require_f32_or_f64(in[0]);
         require_largest(a.largest, "largest");
-        return {Type{a.largest <= 127 ? i8 : i16, in[0].dims},
+        require_outliers(a.outliers, a.largest, "outliers");
+        return {Type{codes_of(a), in[0].dims},
                 Type{in[0].dtype, reduced_dims(in[0].dims, valid_axes(a.axes, in[0].rank()), false)}};
       },
       .decompose = [](Graph& g, Values in, const A& a) -> Many<Value> {
@@ -154,11 +188,13 @@ OpDef define_dynamic_quantize() {
         const auto number = [&](double v) { return scalar(g, v, x.dtype()); };
         // (Over no elements the largest is -infinity.)
         Value largest = maximum(reduce_max(abs(x), axes), number(0));
+        Value step = largest / static_cast<double>(a.outliers > 0 ? kLargestOutlier : a.largest);
+        if (a.outliers > 0)
+          step = maximum(step, nth_largest(abs(x), axes, a.outliers) / static_cast<double>(a.largest));
         // Down to the least normal number, so that 1 / scale is finite, and no row of zeros is special.
-        Value scale = select(is_finite(largest), maximum(largest / static_cast<double>(a.largest), number(0x1p-126)),
+        Value scale = select(is_finite(largest), maximum(step, number(0x1p-126)),
                              full_like(largest, std::numeric_limits<double>::quiet_NaN()));
-        Value codes = convert(round_nearest_even(x * stretched(1.0 / scale, x, axes)),
-                              a.largest <= 127 ? i8 : i16);  // NaN becomes 0
+        Value codes = convert(round_nearest_even(x * stretched(1.0 / scale, x, axes)), codes_of(a));  // NaN becomes 0
         return {codes, scale};
       },
       .samples = {{.dims = {{3, 4}}, .attrs = A{{1}}},
@@ -166,6 +202,9 @@ OpDef define_dynamic_quantize() {
                   {.dims = {{4, 3, 2}}, .dtypes = {f32}, .attrs = A{{1, 2}}},
                   {.dims = {{6, 70}}, .dtypes = {f32}, .attrs = A{{1}, 1023}, .lo = -4, .hi = 5},
                   {.dims = {{7, 3}}, .attrs = A{{0}, 32767}},
+                  {.dims = {{5, 37}}, .attrs = A{{1}, 127, 3}, .lo = -30, .hi = 9},
+                  {.dims = {{4, 3, 2}}, .dtypes = {f32}, .attrs = A{{2, 0}, 30, 1}},
+                  {.dims = {{2, 2}}, .attrs = A{{1}, 127, 5}},
                   {.dims = {{2, 3}}, .attrs = A{{0, 1}}},
                   {.dims = {{}}},
                   {.dims = {{2, 0}}, .attrs = A{{1}}},
@@ -180,11 +219,12 @@ OpDef define_dynamic_quantize_matmul() {
       .doc = "fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) + residual, the lesser scale "
              "multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the "
              "codes of x[..., k], which "
-             "dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias, residual[..., n] if "
+             "dynamic_quantize makes by row, up to x_largest, with x_outliers outliers. w_scale[n], bias[n] if "
+             "has_bias, residual[..., n] if "
              "has_residual. Beside x of f16 or bf16, w_scale and bias are f32, as all between is, and the result is "
              "rounded once. "
-             "Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its derivative looks through the "
-             "rounding of x: that of fused_matmul with w w_scale",
+             "Sums are exact while 127 (x_largest k + 16383 x_outliers) is below 2^31, and wrap beyond. Its derivative "
+             "looks through the rounding of x: that of fused_matmul with w w_scale",
       .source = "LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime, "
                 "com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points",
       .operands = {"x", "w", "w_scale", "bias?", "residual?"},
@@ -202,7 +242,7 @@ OpDef define_dynamic_quantize_matmul() {
       .decompose =
           [](Values in, const A& a) {
             const int64_t rows = in[0].rank() - 1;
-            const DynamicQuantized x = dynamic_quantize(widened(in[0]), {rows}, a.x_largest);
+            const DynamicQuantized x = dynamic_quantize(widened(in[0]), {rows}, a.x_largest, a.x_outliers);
             Value sum =
                 dot_general(convert(x.codes, i32), convert(in[1], i32), {{}, {}, {rows}, {a.transpose_rhs ? 1 : 0}});
             Value y = scaled_sum(sum, broadcast_in_dim(in[2], sum.dims(), {rows}), stretched(x.scale, sum, {rows}));
@@ -235,6 +275,16 @@ OpDef define_dynamic_quantize_matmul() {
                   {.dims = {{5, 70}, {19, 70}, {19}, {19}, {5, 19}},
                    .dtypes = {bf16, i8, f32, f32, bf16},
                    .attrs = A{true, true, true, Activation::relu, 1023},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{5, 70}, {19, 70}, {19}, {19}},
+                   .dtypes = {f32, i8, f32, f32},
+                   .attrs = A{.transpose_rhs = true, .has_bias = true, .x_outliers = 3},
+                   .lo = -9,
+                   .hi = 9},
+                  {.dims = {{2, 2, 65}, {65, 18}, {18}},
+                   .dtypes = {bf16, i8, f32},
+                   .attrs = A{.x_largest = 15, .x_outliers = 2},
                    .lo = -9,
                    .hi = 9},
                   {.dims = {{2, 33}, {33, 40}, {40}}, .dtypes = {f16, i8, f32}, .lo = -2, .hi = 2},
