@@ -8,8 +8,10 @@
 #include "passes/mixed_precision.h"
 #include "passes/plain_convolution.h"
 #include "rlx/ops/activation.h"
+#include "rlx/ops/contract.h"
 #include "rlx/ops/conv.h"
 #include "rlx/ops/dynamic_quantize.h"
+#include "rlx/ops/fused.h"
 #include "rlx/ops/shape.h"
 
 namespace rlx {
@@ -109,6 +111,36 @@ std::vector<bool> never_negative(const Graph& g) {
   return known;
 }
 
+/// Whether x is what an activation left, or such a number times another. Norms keep channels at like sizes; behind an
+/// activation some channels are much smaller than others, and training has given them larger weights.
+bool is_activated(const Graph& g, Ref x) {
+  const Node& node = g.node(x);
+  for (const OpDef* op : {&op::relu, &op::relu6, &op::gelu, &op::gelu_tanh, &op::silu, &op::glu, &op::fused_swiglu})
+    if (node.op == op) return true;
+  if (node.op == &op::fused_matmul) return node.attrs.as<FusedMatmulAttrs>().activation != Activation::none;
+  if (node.op == &op::reshape) return is_activated(g, node.operands[0]);
+  return node.op == &op::mul &&
+         std::any_of(node.operands.begin(), node.operands.end(), [&](Ref r) { return is_activated(g, r); });
+}
+
+/// x and w of a product, channel by channel of k times and over the same numbers, which lie between 2^-6 and 1: the
+/// fourth root of the channel's largest weight over the largest of all. A few large weights would else make the steps
+/// of all others coarse. The numbers are such as bf16 holds, as x may be bf16; without finite weights they are 1.
+struct Balanced {
+  Value x, w;
+};
+Balanced balanced(Value x, Value w, bool transposed) {
+  const int64_t k_axis = transposed ? 1 : 0;
+  const Value largest = reduce_max(abs(w), Axes{1 - k_axis});
+  const Value most = reduce_max(largest, Axes{0});  // not finite where any weight is not
+  const auto number = [&](double v) { return scalar(w.graph(), v, f32); };
+  const Value share = largest / broadcast_to(maximum(most, number(0x1p-126)), largest.dims());
+  const Value root = sqrt(sqrt(maximum(share, broadcast_to(number(0x1p-24), share.dims()))));
+  const Value times = select(broadcast_to(is_finite(most), root.dims()), root, full_like(root, 1));
+  const Value factor = convert(convert(times, bf16), f32);
+  return {x * broadcast_to(factor, x.dims()), w / broadcast_in_dim(factor, w.dims(), {k_axis})};
+}
+
 /// Whether kernels may read the image where it lies: one group of channels, and 1 or 2 spatial dims.
 bool is_readable_in_place(const DirectConvolution& c) {
   const size_t spatial = c.w.type().dims.size() - 2;
@@ -172,12 +204,14 @@ Graph quantize_products(const Graph& g, const Takes& takes) {
     if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
     if (!gains_from_int8(g.type(x), g.type(w), product->transposed)) return {};
     const Values in = site.operands;
-    const DynamicQuantized weights = dynamic_quantize(in[1], {product->transposed ? 1 : 0});
+    Balanced operands{in[0], in[1]};
+    if (is_activated(g, x)) operands = balanced(in[0], in[1], product->transposed);
+    const DynamicQuantized weights = dynamic_quantize(operands.w, {product->transposed ? 1 : 0});
     const DynamicEpilogue epilogue{product->has_bias ? in[2] : Value(), product->has_residual ? in.back() : Value(),
                                    product->activation};
     const int64_t k = g.type(w).dims[product->transposed].value();
     const bool has_outliers = k <= kMostTermsBesideOutliers;
-    return std::vector{dynamic_quantize_matmul(in[0], weights.codes, weights.scale, epilogue, product->transposed,
+    return std::vector{dynamic_quantize_matmul(operands.x, weights.codes, weights.scale, epilogue, product->transposed,
                                                has_outliers ? kLargestOfRows : largest_code(k),
                                                has_outliers ? kRowOutliers : 0)};
   });
