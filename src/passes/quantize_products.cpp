@@ -183,11 +183,38 @@ Graph quantize_products(const Graph& g) {
   return quantize_products(g, [](const Question&) { return true; });
 }
 
+/// The vector that a value is along its last dim, if it is one.
+std::optional<Ref> by_last_dim(const Graph& g, Ref r) {
+  const Node& node = g.node(r);
+  if (node.op != &op::broadcast_in_dim || g.type(node.operands[0]).rank() != 1) return {};
+  const Axes& dims = node.attrs.as<BroadcastAttrs>().axes;
+  return dims == Axes{static_cast<int64_t>(g.type(r).rank()) - 1} ? std::optional(node.operands[0]) : std::nullopt;
+}
+/// Takes the multiplications behind products that only they read, as balanced() makes them, into these.
+Graph with_factors(const Graph& g) {
+  const Uses uses(g);
+  return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    if (site.node.op != &op::mul) return {};
+    const Ref x = site.node.operands[0];
+    const auto factor = by_last_dim(g, site.node.operands[1]);
+    const Node& product = g.node(x);
+    if (!factor || product.op != &op::dynamic_quantize_matmul || !uses.only_one(x)) return {};
+    auto a = product.attrs.as<DynamicQuantizeMatmulAttrs>();
+    if (a.has_factor || a.has_residual || g.type(*factor).dtype != g.type(product.operands[2]).dtype) return {};
+    std::vector<Value> in;
+    for (Ref r : product.operands) in.push_back(site.value_of(r));
+    in.push_back(site.value_of(*factor));
+    a.has_factor = true;
+    site.to.set_scope(product.name);
+    return site.to.emit(op::dynamic_quantize_matmul, in, a);
+  });
+}
+
 Graph quantize_products(const Graph& g, const Takes& takes) {
   const std::vector<bool> bound = bound_nodes(g), positive = never_negative(g);
   // Only kernels that read images where they lie are faster with one byte; the others keep the finer codes.
   const bool are_bytes_faster = takes_images_of(bf16, takes);
-  return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+  return with_factors(rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (const auto c = plain_convolution(site.node, site.operands)) {
       const Ref x = site.node.operands[0], w = site.node.operands[1];
       if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
@@ -214,7 +241,7 @@ Graph quantize_products(const Graph& g, const Takes& takes) {
     return std::vector{dynamic_quantize_matmul(operands.x, weights.codes, weights.scale, epilogue, product->transposed,
                                                has_outliers ? kLargestOfRows : largest_code(k),
                                                has_outliers ? kRowOutliers : 0)};
-  });
+  }));
 }
 
 }  // namespace rlx

@@ -26,6 +26,7 @@ struct Case {
   int32_t largest = 127;  ///< of x's quantized values
   bool is_bf16 = false;   ///< of x, residual and y
   int32_t outliers = 0;   ///< values of a row that may be larger
+  bool factor = false;
   DType dtype() const { return is_bf16 ? bf16 : f32; }
 };
 
@@ -45,7 +46,7 @@ std::vector<char> stored(const Case& c, const std::vector<float>& numbers) {
 }
 
 struct Operands {
-  std::vector<float> x, w_scale, bias, residual;
+  std::vector<float> x, w_scale, bias, factor, residual;
   std::vector<int8_t> w;
   explicit Operands(const Case& c, Random& random) {
     // Rows of very different sizes: beside usual ones those of zeros, of the largest and of the least numbers.
@@ -65,6 +66,7 @@ struct Operands {
       // A column of them so large that it has to be multiplied after the scale of a row of tiny numbers.
       w_scale.push_back(static_cast<float>(random.between(1e-4, 0.1) * (j % 6 == 5 ? 1e35 : 1)));
       bias.push_back(static_cast<float>(random.between(-9, 9)));
+      factor.push_back(static_cast<float>(random.between(-2, 2)));
     }
     for (int64_t i = 0; i < c.k * c.n; ++i) w.push_back(static_cast<int8_t>(random.below(255) - 127));
     for (int64_t i = 0; i < c.m * c.n; ++i) residual.push_back(rounded(c, random.between(-1, 1)));
@@ -104,6 +106,7 @@ std::vector<float> wanted_of(const Case& c, const Operands& in) {
       v = v * (w_scale < scale ? scale : w_scale);
       if (c.bias) v = v + in.bias[static_cast<size_t>(j)];
       v = activated(c.activation, v);
+      if (c.factor) v = v * in.factor[static_cast<size_t>(j)];
       if (c.residual) v = v + in.residual[static_cast<size_t>(i * c.n + j)];
       y.push_back(rounded(c, v));
     }
@@ -127,7 +130,8 @@ int64_t wrong_results(const Case& c, const Operands& in, const std::vector<float
   quantize_rows(p.w, x.data(), c.dtype(), c.k, half, c.m, c.m, scratch.get());
   std::vector<char> stored_y = stored(c, std::vector<float>(static_cast<size_t>(c.m * c.n + 64), -77.0f));
   p.rows = c.m, p.x = scratch.get(), p.w_scale = in.w_scale.data(), p.dtype = c.dtype();
-  p.bias = c.bias ? in.bias.data() : nullptr, p.residual = c.residual ? residual.data() : nullptr;
+  p.bias = c.bias ? in.bias.data() : nullptr, p.factor = c.factor ? in.factor.data() : nullptr;
+  p.residual = c.residual ? residual.data() : nullptr;
   p.activation = c.activation, p.y = stored_y.data(), p.y_stride = p.residual_stride = c.n;
   const int64_t middle = std::min<int64_t>(DynamicProduct::kColumns, c.n);
   multiply_quantized_rows(p, 0, c.m, 0, middle);
@@ -170,14 +174,15 @@ TEST_CASE_FIXTURE(MatrixTiles,
                      outliers > 0 ? std::array{127, 90}[static_cast<size_t>(random.below(2))]
                                   : std::array{127, 1023, 300, 16383}[static_cast<size_t>(random.below(4))],
                      random.below(2) != 0,
-                     outliers};
+                     outliers,
+                     random.below(2) != 0};
         const Operands in(c, random);
         const std::vector<float> wanted = wanted_of(c, in);
         for_each_target([&] {
           for (const Int8DotIsa isa : int8_isas_here()) {
             INFO("isa ", static_cast<int>(isa), ": ", m, "x", k, "x", n, ", bias ", c.bias, ", residual ", c.residual,
                  ", transposed ", c.transposed, ", activation ", static_cast<int>(c.activation), ", values to ",
-                 c.largest, ", outliers ", c.outliers, ", of ", c.dtype());
+                 c.largest, ", outliers ", c.outliers, ", factor ", c.factor, ", of ", c.dtype());
             CHECK(wrong_results(c, in, wanted, isa) == 0);
           }
         });

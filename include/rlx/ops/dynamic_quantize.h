@@ -41,31 +41,34 @@ DynamicQuantized dynamic_quantize(Value x, Axes axes, int64_t largest = 127, int
 
 struct DynamicQuantizeMatmulAttrs {
   bool transpose_rhs = false;  ///< w is [n, k] instead of [k, n]
-  bool has_bias = false, has_residual = false;
+  bool has_bias = false, has_factor = false, has_residual = false;
   Activation activation = Activation::none;
   int64_t x_largest = 127;  ///< the largest magnitude of a code of x, as `largest` of dynamic_quantize
   int64_t x_outliers = 0;   ///< how many codes of a row of x may be larger, as `outliers` of dynamic_quantize
   RLX_FIELDS(DynamicQuantizeMatmulAttrs, field("transpose_rhs", &DynamicQuantizeMatmulAttrs::transpose_rhs),
              field("has_bias", &DynamicQuantizeMatmulAttrs::has_bias),
+             field("has_factor", &DynamicQuantizeMatmulAttrs::has_factor),
              field("has_residual", &DynamicQuantizeMatmulAttrs::has_residual),
              field("activation", &DynamicQuantizeMatmulAttrs::activation),
              field("x_largest", &DynamicQuantizeMatmulAttrs::x_largest),
              field("x_outliers", &DynamicQuantizeMatmulAttrs::x_outliers));
 };
 /// The optional operands bias[output channel] and residual, which has the result's dims, of x's dtype (an empty Value:
-/// none), and the activation. A product adds the residual behind the activation, a convolution before it.
+/// none), and the activation. A product adds the residual behind the activation, a convolution before it. What a
+/// product's activation gives is multiplied by factor[output channel]; a convolution takes no factor.
 struct DynamicEpilogue {
   Value bias = {}, residual = {};
   Activation activation = Activation::none;
+  Value factor = {};
 };
-/// activation(sum * w_scale[n] * x_scale[row] + bias) + residual, the lesser scale first, so that nothing is infinite
-/// on the way to a smaller number; in x's dtype, f32 or f64, or in f32, rounded once, for x of f16 or bf16. x[..., k]
-/// has a scale for each row (along k); w is i8, [k, n], with `transpose_rhs` [n, k]; w_scale[n] and the bias are of the
-/// dtype computed in, the residual of x's. `sum` is the product of the codes in i32: exact while 127 * (x_largest * k +
-/// kLargestOutlier * x_outliers) < 2^31 (codes of w from -127 to 127), then it wraps. The builder sets has_bias and
-/// has_residual. The gradient looks through the rounding of x (straight-through): it is that of fused_matmul with w *
-/// w_scale. Errors: invalid_argument for dtypes, `x_largest` and `x_outliers`, shape_mismatch where ranks are wrong or
-/// dims do not fit.
+/// activation(sum * w_scale[n] * x_scale[row] + bias) * factor + residual, the lesser scale first, so that nothing is
+/// infinite on the way to a smaller number; in x's dtype, f32 or f64, or in f32, rounded once, for x of f16 or bf16.
+/// x[..., k] has a scale for each row (along k); w is i8, [k, n], with `transpose_rhs` [n, k]; w_scale[n], the bias and
+/// the factor are of the dtype computed in, the residual of x's. `sum` is the product of the codes in i32: exact while
+/// 127 * (x_largest * k + kLargestOutlier * x_outliers) < 2^31 (codes of w from -127 to 127), then it wraps. The
+/// builder sets has_bias, has_factor and has_residual. The gradient looks through the rounding of x (straight-through):
+/// it is that of fused_matmul with w * w_scale. Errors: invalid_argument for dtypes, `x_largest` and `x_outliers`,
+/// shape_mismatch where ranks are wrong or dims do not fit.
 Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                               bool transpose_rhs = false, int64_t x_largest = 127, int64_t x_outliers = 0);
 

@@ -44,7 +44,8 @@ class DynamicProductStep final : public Step {
     product_.y_stride = product_.residual_stride = product_.w.n, product_.dtype = x.dtype;
     x_stride_ = row_stride(x).value();
     if (a.has_bias) bias_ = 3;
-    if (a.has_residual) residual_ = 3 + a.has_bias;
+    if (a.has_factor) factor_ = 3 + a.has_bias;
+    if (a.has_residual) residual_ = 3 + a.has_bias + a.has_factor;
     if (const Tensor* weights = c.bound(1)) {
       packed_ = c.packed.in_layout(*weights,
                                    text_of(int8_form(product_.w.isa), product_.w.k, 'x', product_.w.n, " by ",
@@ -72,6 +73,7 @@ class DynamicProductStep final : public Step {
     }
     p.w_scale = args.in<float>(2), p.y = args.out<std::byte>();
     if (bias_ > 0) p.bias = args.in<float>(static_cast<size_t>(bias_));
+    if (factor_ > 0) p.factor = args.in<float>(static_cast<size_t>(factor_));
     if (residual_ > 0) p.residual = args.in<std::byte>(static_cast<size_t>(residual_));
     const auto* x = args.in<std::byte>(0);
     std::byte* quantized = args.scratch + packing_bytes();
@@ -122,7 +124,7 @@ class DynamicProductStep final : public Step {
 
   DynamicProduct product_;
   int64_t x_stride_, w_strides_[2];
-  int threads_, bias_ = 0, residual_ = 0;
+  int threads_, bias_ = 0, factor_ = 0, residual_ = 0;
   std::shared_ptr<const kernels::AlignedMemory> packed_;  // null: the weights are not bound
 };
 

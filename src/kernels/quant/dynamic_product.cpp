@@ -61,9 +61,9 @@ struct DynamicTile {
   const int32_t* low;   ///< of the low bytes, where `sums` are those of the high ones; null: values have one byte
   const uint32_t* column_sums;  ///< 128 times these is subtracted, of values with 128 added; null: nothing is
   int64_t stride, rows, columns;
-  const float *x_scale, *w_scale, *bias;  ///< of the first row or column, as the others; the bias may be null
-  DType dtype;                            ///< of what follows, f32 or bf16
-  const void* residual;                   ///< may be null
+  const float *x_scale, *w_scale, *bias, *factor;  ///< of the first row or column; bias and factor may be null
+  DType dtype;                                     ///< of what follows, f32 or bf16
+  const void* residual;                            ///< may be null
   int64_t residual_stride;
   bool residual_first;
   void* y;
@@ -244,8 +244,10 @@ HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
       v = hn::Mul(v, hn::IfThenElse(is_w_less, w_scale, x_scale));
       v = hn::Mul(v, hn::IfThenElse(is_w_less, x_scale, w_scale));
       if (t.bias) v = hn::Add(v, load(t.bias + j));
-      if (residual && t.residual_first) return act(d, hn::Add(v, load(residual + j)));
+      if (residual && t.residual_first) v = hn::Add(v, load(residual + j));
       v = act(d, v);
+      if (t.factor) v = hn::Mul(v, load(t.factor + j));
+      if (t.residual_first) return v;
       return residual ? hn::Add(v, load(residual + j)) : v;
     };
     int64_t j = 0;
@@ -490,6 +492,7 @@ DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t 
   t.x_scale = scales_of(p.x) + row, t.w_scale = p.w_scale + column;
   const auto size = static_cast<int64_t>(byte_size(p.dtype));
   t.dtype = p.dtype, t.bias = p.bias ? p.bias + column : nullptr;
+  t.factor = p.factor ? p.factor + column : nullptr;
   t.residual = p.residual ? static_cast<const char*>(p.residual) + (row * p.residual_stride + column) * size : nullptr;
   t.residual_stride = p.residual_stride, t.residual_first = p.residual_first;
   t.y = static_cast<char*>(p.y) + (row * p.y_stride + column) * size, t.y_stride = p.y_stride;
@@ -560,7 +563,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
           multiply_pipelined(kind, block, std::exchange(is_pending, true) ? &pending : nullptr);
           add_outliers(row, rows, right, sums);
           pending.sums = sums, pending.rows = rows, pending.row_scales = t.x_scale, pending.column_scales = t.w_scale;
-          pending.bias = t.bias, pending.activation = p.activation, pending.dtype = p.dtype;
+          pending.bias = t.bias, pending.factor = t.factor, pending.activation = p.activation, pending.dtype = p.dtype;
           pending.residual = t.residual, pending.residual_stride = t.residual_stride;
           pending.residual_first = t.residual_first, pending.y = t.y, pending.y_stride = t.y_stride;
           continue;

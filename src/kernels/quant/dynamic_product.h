@@ -77,8 +77,9 @@ struct QuantizedRow {
 };
 QuantizedRow quantized_row(const Int8Weights& weights, void* out, int64_t rows, int64_t row);
 
-/// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) + residual, each operation rounded. The sum is multiplied by
-/// the lesser of the two scales, then by the other. With `residual_first`, the residual is added before act is applied.
+/// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) * factor[j] + residual, each operation rounded. The sum is
+/// multiplied by the lesser of the two scales, then by the other. With `residual_first`, the residual is added before
+/// act is applied.
 struct DynamicProduct {
   /// A range of columns begins at a multiple of this.
   static constexpr int64_t kColumns = 64;
@@ -88,6 +89,7 @@ struct DynamicProduct {
   const void* x = nullptr;         ///< what quantize_rows() wrote, for `rows` rows
   const float* w_scale = nullptr;  ///< [n]
   const float* bias = nullptr;     ///< [n], or null
+  const float* factor = nullptr;   ///< [n], or null
   DType dtype = f32;               ///< of residual and y, f32 or bf16
   const void* residual = nullptr;  ///< [rows, n], or null
   int64_t residual_stride = 0;     ///< in elements, as y_stride
