@@ -8,10 +8,12 @@
 #include "passes/mixed_precision.h"
 #include "passes/plain_convolution.h"
 #include "rlx/ops/activation.h"
+#include "rlx/ops/attention.h"
 #include "rlx/ops/contract.h"
 #include "rlx/ops/conv.h"
 #include "rlx/ops/dynamic_quantize.h"
 #include "rlx/ops/fused.h"
+#include "rlx/ops/norm.h"
 #include "rlx/ops/shape.h"
 
 namespace rlx {
@@ -37,12 +39,12 @@ constexpr int64_t kFewConvolvedOutputs = 32;
 constexpr int64_t kFewOutputs = 16;
 /// Sums of k products of codes, of which those of the weights are up to 127, fit 32 bits.
 constexpr int64_t kSumsOfWeights = INT32_MAX / 127;
-/// Images of activations have outliers, in whole images more than a list of them holds, of which 8 bits would leave the
-/// other numbers few. So x gets 11 bits there, as far as sums of k terms allow it. Multiply-adds of 16 bits take them
-/// at no cost; VNNI and tiles multiply twice.
+/// Of an image or a row that has outliers, 8 bits would leave the other numbers few. So x gets 11 bits, as far as sums
+/// of k terms allow it. Multiply-adds of 16 bits take them at no cost; VNNI and tiles multiply twice.
 constexpr int64_t kLargestCode = 1023;
-/// Rows of activations have outliers, too: one or two numbers are often ten to twenty times the usual ones, of which 8
-/// bits would leave three. Those get more bits; the others then fill the 8 bits of a single product.
+/// In rows that norms, attention and activations leave, one or two numbers are often ten to twenty times the usual
+/// ones. They get more bits; the others then fill the 8 bits of a single product. Other rows, as pools and recurrent
+/// layers leave them, have few outliers and would lose digits: they keep 11 bits.
 constexpr int64_t kRowOutliers = 3, kLargestOfRows = 127;
 constexpr int64_t kMostTermsBesideOutliers = kSumsOfWeights / kLargestOfRows - kRowOutliers * kLargestOutlier / 127 - 1;
 int64_t largest_code(int64_t k) { return std::min(kLargestCode, kSumsOfWeights / k); }
@@ -111,17 +113,37 @@ std::vector<bool> never_negative(const Graph& g) {
   return known;
 }
 
-/// Whether x is what an activation left, or such a number times another. Norms keep channels at like sizes; behind an
-/// activation some channels are much smaller than others, and training has given them larger weights.
-bool is_activated(const Graph& g, Ref x) {
-  const Node& node = g.node(x);
-  for (const OpDef* op : {&op::relu, &op::relu6, &op::gelu, &op::gelu_tanh, &op::silu, &op::glu, &op::fused_swiglu})
-    if (node.op == op) return true;
-  if (node.op == &op::fused_matmul) return node.attrs.as<FusedMatmulAttrs>().activation != Activation::none;
-  if (node.op == &op::reshape) return is_activated(g, node.operands[0]);
-  return node.op == &op::mul &&
-         std::any_of(node.operands.begin(), node.operands.end(), [&](Ref r) { return is_activated(g, r); });
-}
+/// What left the rows that products read.
+class Rows {
+ public:
+  explicit Rows(const Graph& g) {
+    for (const Node& node : g.nodes()) {
+      const auto is_any_activated = [&] {
+        return std::any_of(node.operands.begin(), node.operands.end(), [&](Ref r) { return is_activated(r); });
+      };
+      bool activated = (is_move(node) && is_activated(node.operands[0])) || (node.op == &op::mul && is_any_activated());
+      for (const OpDef* op : {&op::relu, &op::relu6, &op::gelu, &op::gelu_tanh, &op::silu, &op::glu, &op::fused_swiglu})
+        activated = activated || node.op == op;
+      if (node.op == &op::fused_matmul) activated = node.attrs.as<FusedMatmulAttrs>().activation != Activation::none;
+      bool outliers = activated || (is_move(node) && may_have_outliers(node.operands[0]));
+      for (const OpDef* op : {&op::layer_norm, &op::rms_norm, &op::attention, &op::fused_residual_layer_norm,
+                              &op::fused_residual_rms_norm})
+        outliers = outliers || node.op == op;
+      activated_.push_back(activated), outliers_.push_back(outliers);
+    }
+  }
+  /// Whether x is what an activation left, or such a number times another. Norms keep channels at like sizes; behind an
+  /// activation some channels are much smaller than others, and training has given them larger weights.
+  bool is_activated(Ref x) const { return activated_[static_cast<size_t>(x.node)]; }
+  /// Whether x is what a norm (not its second result, a sum), attention or an activation left.
+  bool may_have_outliers(Ref x) const { return x.result == 0 && outliers_[static_cast<size_t>(x.node)]; }
+
+ private:
+  static bool is_move(const Node& node) {
+    return node.op == &op::reshape || node.op == &op::transpose || node.op == &op::slice;
+  }
+  std::vector<bool> activated_, outliers_;
+};
 
 /// x and w of a product, channel by channel of k times and over the same numbers, which lie between 2^-6 and 1: the
 /// fourth root of the channel's largest weight over the largest of all. A few large weights would else make the steps
@@ -212,6 +234,7 @@ Graph with_factors(const Graph& g) {
 
 Graph quantize_products(const Graph& g, const Takes& takes) {
   const std::vector<bool> bound = bound_nodes(g), positive = never_negative(g);
+  const Rows rows(g);
   // Only kernels that read images where they lie are faster with one byte; the others keep the finer codes.
   const bool are_bytes_faster = takes_images_of(bf16, takes);
   return with_factors(rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
@@ -232,12 +255,12 @@ Graph quantize_products(const Graph& g, const Takes& takes) {
     if (!gains_from_int8(g.type(x), g.type(w), product->transposed)) return {};
     const Values in = site.operands;
     Balanced operands{in[0], in[1]};
-    if (is_activated(g, x)) operands = balanced(in[0], in[1], product->transposed);
+    if (rows.is_activated(x)) operands = balanced(in[0], in[1], product->transposed);
     const DynamicQuantized weights = dynamic_quantize(operands.w, {product->transposed ? 1 : 0});
     const DynamicEpilogue epilogue{product->has_bias ? in[2] : Value(), product->has_residual ? in.back() : Value(),
                                    product->activation};
     const int64_t k = g.type(w).dims[product->transposed].value();
-    const bool has_outliers = k <= kMostTermsBesideOutliers;
+    const bool has_outliers = k <= kMostTermsBesideOutliers && rows.may_have_outliers(x);
     return std::vector{dynamic_quantize_matmul(operands.x, weights.codes, weights.scale, epilogue, product->transposed,
                                                has_outliers ? kLargestOfRows : largest_code(k),
                                                has_outliers ? kRowOutliers : 0)};
