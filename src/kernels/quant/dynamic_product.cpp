@@ -224,7 +224,8 @@ HWY_INLINE void write_values(const RowToQuantize& row, float factor) {
 }
 
 template <class T, class Act>
-HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
+HWY_INLINE void epilogue_of_rows(const DynamicTile& tile, Act act) {
+  const DynamicTile t = tile;  // which no store changes
   const DRow d;
   const DBits di;
   const hn::RebindToUnsigned<DBits> du;
@@ -499,6 +500,16 @@ DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t 
   return t;
 }
 
+/// Asks for what the epilogue of a block will read and write while it is multiplied.
+void prefetch_outputs(const DynamicTile& t) {
+  const auto size = static_cast<int64_t>(byte_size(t.dtype));
+  for (int64_t i = 0; i < t.rows; ++i)
+    for (int64_t b = 0; b < t.columns * size; b += 64) {
+      __builtin_prefetch(static_cast<const char*>(t.y) + i * t.y_stride * size + b, 1, 2);
+      if (t.residual) __builtin_prefetch(static_cast<const char*>(t.residual) + i * t.residual_stride * size + b, 0, 2);
+    }
+}
+
 void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const int64_t k = p.w.k, stride = pair_stride(k);
   const auto* values = reinterpret_cast<const int16_t*>(values_of(p.w, p.x, p.rows));
@@ -569,6 +580,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
           continue;
         }
         apply_left_epilogue();
+        prefetch_outputs(t);
         const auto multiply = [&](const char* upper, int32_t* to) {
           const char* lower = upper + bytes;
           if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns);
