@@ -149,11 +149,17 @@ struct Mixer {
   };
   static Taken taken(const Node& node, size_t operand) {
     if (node.op == &op::attention && operand > 2) return Taken::as_it_arrives;
-    bool has_bias = false;
-    if (node.op == &op::dynamic_quantize_matmul) has_bias = node.attrs.as<DynamicQuantizeMatmulAttrs>().has_bias;
-    else if (node.op == &op::dynamic_quantize_conv) has_bias = node.attrs.as<DynamicQuantizeConvAttrs>().has_bias;
-    else return Taken::like_the_others;
-    return operand == 2 || (operand == 3 && has_bias) ? Taken::as_f32 : Taken::like_the_others;
+    bool has_bias = false, has_factor = false;
+    if (node.op == &op::dynamic_quantize_matmul) {
+      const auto& a = node.attrs.as<DynamicQuantizeMatmulAttrs>();
+      has_bias = a.has_bias, has_factor = a.has_factor;
+    } else if (node.op == &op::dynamic_quantize_conv) {
+      has_bias = node.attrs.as<DynamicQuantizeConvAttrs>().has_bias;
+    } else {
+      return Taken::like_the_others;
+    }
+    const bool is_by_column = operand >= 2 && operand < size_t{3} + has_bias + has_factor;
+    return is_by_column ? Taken::as_f32 : Taken::like_the_others;
   }
   /// The operands that were f32, as `dtype`.
   std::vector<Value> as(const Site& site, DType dtype) const {

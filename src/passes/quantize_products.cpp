@@ -8,8 +8,12 @@
 #include "passes/mixed_precision.h"
 #include "passes/plain_convolution.h"
 #include "rlx/ops/activation.h"
+#include "rlx/ops/attention.h"
+#include "rlx/ops/contract.h"
 #include "rlx/ops/conv.h"
 #include "rlx/ops/dynamic_quantize.h"
+#include "rlx/ops/fused.h"
+#include "rlx/ops/norm.h"
 #include "rlx/ops/shape.h"
 
 namespace rlx {
@@ -35,11 +39,14 @@ constexpr int64_t kFewConvolvedOutputs = 32;
 constexpr int64_t kFewOutputs = 16;
 /// Sums of k products of codes, of which those of the weights are up to 127, fit 32 bits.
 constexpr int64_t kSumsOfWeights = INT32_MAX / 127;
-/// Rows of activations have outliers: the row's largest number is often twenty times its usual ones, of which 8 bits
-/// would leave three. So x gets 11 bits, as far as sums of k terms allow it (MiniLM's least cosine is 0.978 with 8
-/// bits, 0.9935 with 9, 0.9956 with 10, 0.9959 with 11 and with as many as one likes). Multiply-adds of 16 bits take
-/// them at no cost; VNNI and tiles multiply twice.
+/// Of an image or a row that has outliers, 8 bits would leave the other numbers few. So x gets 11 bits, as far as sums
+/// of k terms allow it. Multiply-adds of 16 bits take them at no cost; VNNI and tiles multiply twice.
 constexpr int64_t kLargestCode = 1023;
+/// In rows that norms, attention and activations leave, one or two numbers are often ten to twenty times the usual
+/// ones. They get more bits; the others then fill the 8 bits of a single product. Other rows, as pools and recurrent
+/// layers leave them, have few outliers and would lose digits: they keep 11 bits.
+constexpr int64_t kRowOutliers = 3, kLargestOfRows = 127;
+constexpr int64_t kMostTermsBesideOutliers = kSumsOfWeights / kLargestOfRows - kRowOutliers * kLargestOutlier / 127 - 1;
 int64_t largest_code(int64_t k) { return std::min(kLargestCode, kSumsOfWeights / k); }
 /// Images that are never negative, as activations leave them, have no outliers of the other sign and few of their own:
 /// their codes are those of unsigned bytes, which tiles multiply once.
@@ -106,6 +113,56 @@ std::vector<bool> never_negative(const Graph& g) {
   return known;
 }
 
+/// What left the rows that products read.
+class Rows {
+ public:
+  explicit Rows(const Graph& g) {
+    for (const Node& node : g.nodes()) {
+      const auto is_any_activated = [&] {
+        return std::any_of(node.operands.begin(), node.operands.end(), [&](Ref r) { return is_activated(r); });
+      };
+      bool activated = (is_move(node) && is_activated(node.operands[0])) || (node.op == &op::mul && is_any_activated());
+      for (const OpDef* op : {&op::relu, &op::relu6, &op::gelu, &op::gelu_tanh, &op::silu, &op::glu, &op::fused_swiglu})
+        activated = activated || node.op == op;
+      if (node.op == &op::fused_matmul) activated = node.attrs.as<FusedMatmulAttrs>().activation != Activation::none;
+      bool outliers = activated || (is_move(node) && may_have_outliers(node.operands[0]));
+      for (const OpDef* op : {&op::layer_norm, &op::rms_norm, &op::attention, &op::fused_residual_layer_norm,
+                              &op::fused_residual_rms_norm})
+        outliers = outliers || node.op == op;
+      activated_.push_back(activated), outliers_.push_back(outliers);
+    }
+  }
+  /// Whether x is what an activation left, or such a number times another. Norms keep channels at like sizes; behind an
+  /// activation some channels are much smaller than others, and training has given them larger weights.
+  bool is_activated(Ref x) const { return activated_[static_cast<size_t>(x.node)]; }
+  /// Whether x is what a norm (not its second result, a sum), attention or an activation left.
+  bool may_have_outliers(Ref x) const { return x.result == 0 && outliers_[static_cast<size_t>(x.node)]; }
+
+ private:
+  static bool is_move(const Node& node) {
+    return node.op == &op::reshape || node.op == &op::transpose || node.op == &op::slice;
+  }
+  std::vector<bool> activated_, outliers_;
+};
+
+/// x and w of a product, channel by channel of k times and over the same numbers, which lie between 2^-6 and 1: the
+/// fourth root of the channel's largest weight over the largest of all. A few large weights would else make the steps
+/// of all others coarse. The numbers are such as bf16 holds, as x may be bf16; without finite weights they are 1.
+struct Balanced {
+  Value x, w;
+};
+Balanced balanced(Value x, Value w, bool transposed) {
+  const int64_t k_axis = transposed ? 1 : 0;
+  const Value largest = reduce_max(abs(w), Axes{1 - k_axis});
+  const Value most = reduce_max(largest, Axes{0});  // not finite where any weight is not
+  const auto number = [&](double v) { return scalar(w.graph(), v, f32); };
+  const Value share = largest / broadcast_to(maximum(most, number(0x1p-126)), largest.dims());
+  const Value root = sqrt(sqrt(maximum(share, broadcast_to(number(0x1p-24), share.dims()))));
+  const Value times = select(broadcast_to(is_finite(most), root.dims()), root, full_like(root, 1));
+  const Value factor = convert(convert(times, bf16), f32);
+  return {x * broadcast_to(factor, x.dims()), w / broadcast_in_dim(factor, w.dims(), {k_axis})};
+}
+
 /// Whether kernels may read the image where it lies: one group of channels, and 1 or 2 spatial dims.
 bool is_readable_in_place(const DirectConvolution& c) {
   const size_t spatial = c.w.type().dims.size() - 2;
@@ -148,11 +205,39 @@ Graph quantize_products(const Graph& g) {
   return quantize_products(g, [](const Question&) { return true; });
 }
 
+/// The vector that a value is along its last dim, if it is one.
+std::optional<Ref> by_last_dim(const Graph& g, Ref r) {
+  const Node& node = g.node(r);
+  if (node.op != &op::broadcast_in_dim || g.type(node.operands[0]).rank() != 1) return {};
+  const Axes& dims = node.attrs.as<BroadcastAttrs>().axes;
+  return dims == Axes{static_cast<int64_t>(g.type(r).rank()) - 1} ? std::optional(node.operands[0]) : std::nullopt;
+}
+/// Takes the multiplications behind products that only they read, as balanced() makes them, into these.
+Graph with_factors(const Graph& g) {
+  const Uses uses(g);
+  return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+    if (site.node.op != &op::mul) return {};
+    const Ref x = site.node.operands[0];
+    const auto factor = by_last_dim(g, site.node.operands[1]);
+    const Node& product = g.node(x);
+    if (!factor || product.op != &op::dynamic_quantize_matmul || !uses.only_one(x)) return {};
+    auto a = product.attrs.as<DynamicQuantizeMatmulAttrs>();
+    if (a.has_factor || a.has_residual || g.type(*factor).dtype != g.type(product.operands[2]).dtype) return {};
+    std::vector<Value> in;
+    for (Ref r : product.operands) in.push_back(site.value_of(r));
+    in.push_back(site.value_of(*factor));
+    a.has_factor = true;
+    site.to.set_scope(product.name);
+    return site.to.emit(op::dynamic_quantize_matmul, in, a);
+  });
+}
+
 Graph quantize_products(const Graph& g, const Takes& takes) {
   const std::vector<bool> bound = bound_nodes(g), positive = never_negative(g);
+  const Rows rows(g);
   // Only kernels that read images where they lie are faster with one byte; the others keep the finer codes.
   const bool are_bytes_faster = takes_images_of(bf16, takes);
-  return rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+  return with_factors(rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (const auto c = plain_convolution(site.node, site.operands)) {
       const Ref x = site.node.operands[0], w = site.node.operands[1];
       if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
@@ -169,12 +254,17 @@ Graph quantize_products(const Graph& g, const Takes& takes) {
     if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
     if (!gains_from_int8(g.type(x), g.type(w), product->transposed)) return {};
     const Values in = site.operands;
-    const DynamicQuantized weights = dynamic_quantize(in[1], {product->transposed ? 1 : 0});
+    Balanced operands{in[0], in[1]};
+    if (rows.is_activated(x)) operands = balanced(in[0], in[1], product->transposed);
+    const DynamicQuantized weights = dynamic_quantize(operands.w, {product->transposed ? 1 : 0});
     const DynamicEpilogue epilogue{product->has_bias ? in[2] : Value(), product->has_residual ? in.back() : Value(),
                                    product->activation};
-    return std::vector{dynamic_quantize_matmul(in[0], weights.codes, weights.scale, epilogue, product->transposed,
-                                               largest_code(g.type(w).dims[product->transposed].value()))};
-  });
+    const int64_t k = g.type(w).dims[product->transposed].value();
+    const bool has_outliers = k <= kMostTermsBesideOutliers && rows.may_have_outliers(x);
+    return std::vector{dynamic_quantize_matmul(operands.x, weights.codes, weights.scale, epilogue, product->transposed,
+                                               has_outliers ? kLargestOfRows : largest_code(k),
+                                               has_outliers ? kRowOutliers : 0)};
+  }));
 }
 
 }  // namespace rlx

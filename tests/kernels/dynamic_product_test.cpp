@@ -25,6 +25,8 @@ struct Case {
   Activation activation = Activation::none;
   int32_t largest = 127;  ///< of x's quantized values
   bool is_bf16 = false;   ///< of x, residual and y
+  int32_t outliers = 0;   ///< values of a row that may be larger
+  bool factor = false;
   DType dtype() const { return is_bf16 ? bf16 : f32; }
 };
 
@@ -44,7 +46,7 @@ std::vector<char> stored(const Case& c, const std::vector<float>& numbers) {
 }
 
 struct Operands {
-  std::vector<float> x, w_scale, bias, residual;
+  std::vector<float> x, w_scale, bias, factor, residual;
   std::vector<int8_t> w;
   explicit Operands(const Case& c, Random& random) {
     // Rows of very different sizes: beside usual ones those of zeros, of the largest and of the least numbers.
@@ -52,6 +54,11 @@ struct Operands {
     for (int64_t i = 0; i < c.m; ++i) {
       const double size = sizes[static_cast<size_t>(random.below(7))];
       for (int64_t p = 0; p < c.k; ++p) x.push_back(rounded(c, random.between(-size, size)));
+      // Some that are larger than the others, by a little, by more than the values' 15 bits hold, and equal ones.
+      const double times[] = {1.02, 20, -600, 1e5};
+      for (int64_t o = 0; c.outliers > 0 && c.k > 0 && o < i % 6; ++o)
+        x[x.size() - 1 - static_cast<size_t>(random.below(static_cast<uint64_t>(c.k)))] =
+            rounded(c, size * times[static_cast<size_t>(random.below(4))]);
       if (c.k > 0 && i % 11 == 7) x.back() = i % 2 ? INFINITY : NAN;
       if (c.k > 0 && i % 5 == 2) x[x.size() - static_cast<size_t>(c.k)] = rounded(c, size);  // ties, and 127
     }
@@ -59,6 +66,7 @@ struct Operands {
       // A column of them so large that it has to be multiplied after the scale of a row of tiny numbers.
       w_scale.push_back(static_cast<float>(random.between(1e-4, 0.1) * (j % 6 == 5 ? 1e35 : 1)));
       bias.push_back(static_cast<float>(random.between(-9, 9)));
+      factor.push_back(static_cast<float>(random.between(-2, 2)));
     }
     for (int64_t i = 0; i < c.k * c.n; ++i) w.push_back(static_cast<int8_t>(random.below(255) - 127));
     for (int64_t i = 0; i < c.m * c.n; ++i) residual.push_back(rounded(c, random.between(-1, 1)));
@@ -66,13 +74,16 @@ struct Operands {
 };
 
 /// NaN for a row that is not finite.
-float scale_of(const float* row, int64_t k, int32_t most) {
-  float largest = 0;
+float scale_of(const float* row, int64_t k, int32_t most, int32_t outliers) {
+  std::vector<float> sizes;
   for (int64_t p = 0; p < k; ++p) {
     if (!std::isfinite(row[p])) return NAN;
-    largest = std::max(largest, std::fabs(row[p]));
+    sizes.push_back(std::fabs(row[p]));
   }
-  return std::max(largest / static_cast<float>(most), 0x1p-126f);
+  sizes.resize(std::max(sizes.size(), static_cast<size_t>(outliers) + 1));
+  std::sort(sizes.rbegin(), sizes.rend());
+  const float usual = sizes[static_cast<size_t>(outliers)] / static_cast<float>(most);
+  return std::max({usual, outliers > 0 ? sizes[0] / 16383.0f : 0.0f, 0x1p-126f});
 }
 float activated(Activation a, float v) {
   if (std::isnan(v)) return v;
@@ -84,7 +95,7 @@ std::vector<float> wanted_of(const Case& c, const Operands& in) {
   std::vector<float> y;
   for (int64_t i = 0; i < c.m; ++i) {
     const float* row = in.x.data() + i * c.k;
-    const float scale = scale_of(row, c.k, c.largest), factor = 1 / scale;
+    const float scale = scale_of(row, c.k, c.largest, c.outliers), factor = 1 / scale;
     for (int64_t j = 0; j < c.n; ++j) {
       int64_t sum = 0;
       for (int64_t p = 0; p < c.k && !std::isnan(scale); ++p)
@@ -95,6 +106,7 @@ std::vector<float> wanted_of(const Case& c, const Operands& in) {
       v = v * (w_scale < scale ? scale : w_scale);
       if (c.bias) v = v + in.bias[static_cast<size_t>(j)];
       v = activated(c.activation, v);
+      if (c.factor) v = v * in.factor[static_cast<size_t>(j)];
       if (c.residual) v = v + in.residual[static_cast<size_t>(i * c.n + j)];
       y.push_back(rounded(c, v));
     }
@@ -105,7 +117,7 @@ std::vector<float> wanted_of(const Case& c, const Operands& in) {
 /// How many results differ in a bit (NaN from a number), and how many places outside of the result are written.
 int64_t wrong_results(const Case& c, const Operands& in, const std::vector<float>& wanted, Int8DotIsa isa) {
   DynamicProduct p;
-  p.w.k = c.k, p.w.n = c.n, p.w.isa = isa, p.w.x_largest = c.largest;
+  p.w.k = c.k, p.w.n = c.n, p.w.isa = isa, p.w.x_largest = c.largest, p.w.x_outliers = c.outliers;
   AlignedMemory packed = aligned_memory(int8_weights_bytes(p.w));
   pack_int8_weights(p.w, in.w.data(), c.transposed ? 1 : c.n, c.transposed ? c.k : 1, packed.get());
   p.w.packed = packed.get();
@@ -118,7 +130,8 @@ int64_t wrong_results(const Case& c, const Operands& in, const std::vector<float
   quantize_rows(p.w, x.data(), c.dtype(), c.k, half, c.m, c.m, scratch.get());
   std::vector<char> stored_y = stored(c, std::vector<float>(static_cast<size_t>(c.m * c.n + 64), -77.0f));
   p.rows = c.m, p.x = scratch.get(), p.w_scale = in.w_scale.data(), p.dtype = c.dtype();
-  p.bias = c.bias ? in.bias.data() : nullptr, p.residual = c.residual ? residual.data() : nullptr;
+  p.bias = c.bias ? in.bias.data() : nullptr, p.factor = c.factor ? in.factor.data() : nullptr;
+  p.residual = c.residual ? residual.data() : nullptr;
   p.activation = c.activation, p.y = stored_y.data(), p.y_stride = p.residual_stride = c.n;
   const int64_t middle = std::min<int64_t>(DynamicProduct::kColumns, c.n);
   multiply_quantized_rows(p, 0, c.m, 0, middle);
@@ -150,6 +163,7 @@ TEST_CASE_FIXTURE(MatrixTiles,
     for (const int64_t k : {0, 1, 2, 3, 16, 63, 64, 65, 200})
       for (const int64_t n : {1, 7, 8, 16, 17, 40, 64, 100}) {
         const Activation activations[] = {Activation::none, Activation::relu, Activation::relu6};
+        const int32_t outliers = static_cast<int32_t>(random.below(4));
         const Case c{m,
                      k,
                      n,
@@ -157,7 +171,10 @@ TEST_CASE_FIXTURE(MatrixTiles,
                      random.below(2) != 0,
                      random.below(2) != 0,
                      activations[static_cast<size_t>(random.below(3))],
-                     std::array{127, 1023, 300, 16383}[static_cast<size_t>(random.below(4))],
+                     outliers > 0 ? std::array{127, 90}[static_cast<size_t>(random.below(2))]
+                                  : std::array{127, 1023, 300, 16383}[static_cast<size_t>(random.below(4))],
+                     random.below(2) != 0,
+                     outliers,
                      random.below(2) != 0};
         const Operands in(c, random);
         const std::vector<float> wanted = wanted_of(c, in);
@@ -165,7 +182,7 @@ TEST_CASE_FIXTURE(MatrixTiles,
           for (const Int8DotIsa isa : int8_isas_here()) {
             INFO("isa ", static_cast<int>(isa), ": ", m, "x", k, "x", n, ", bias ", c.bias, ", residual ", c.residual,
                  ", transposed ", c.transposed, ", activation ", static_cast<int>(c.activation), ", values to ",
-                 c.largest, ", of ", c.dtype());
+                 c.largest, ", outliers ", c.outliers, ", factor ", c.factor, ", of ", c.dtype());
             CHECK(wrong_results(c, in, wanted, isa) == 0);
           }
         });
@@ -184,10 +201,18 @@ TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache, and sums of the 
   largest.w_scale.assign(3, 0.5f);
   const std::vector<float> wanted_largest = wanted_of(longest, largest);
   CHECK(wanted_largest[0] == doctest::Approx(-127.0 * 133'144 * 2.5 * 0.5));
+  Case beside_outliers = longest;
+  beside_outliers.k = 132'757, beside_outliers.outliers = 3;
+  Operands with_outliers = largest;
+  with_outliers.x.resize(static_cast<size_t>(beside_outliers.k));
+  for (const size_t at : {0, 70'000, 132'756}) with_outliers.x[at] = -2.5f * 129;
+  const std::vector<float> wanted_beside = wanted_of(beside_outliers, with_outliers);
+  CHECK(wanted_beside[0] == doctest::Approx(-127.0 * (132'754 + 3 * 129) * 2.5 * 0.5));
   for (const Int8DotIsa isa : int8_isas_here()) {
     INFO("isa ", static_cast<int>(isa));
     CHECK(wrong_results(c, in, wanted, isa) == 0);
     CHECK(wrong_results(longest, largest, wanted_largest, isa) == 0);
+    CHECK(wrong_results(beside_outliers, with_outliers, wanted_beside, isa) == 0);
   }
 }
 

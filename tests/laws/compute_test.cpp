@@ -12,7 +12,8 @@
 // is what the condition of f makes of that, and no more is lost.
 //
 // int8. For products, |y - f(x, w)| is at most f(|x|, h(w)) + f(h(x), |w|) + f(h(x), h(w)), h being half a step of the
-// codes, max / (2 largest), of each row, image or output, beside f32's own roundings.
+// codes, max / (2 largest), of each row, image or output, beside f32's own roundings. Where a row's outliers have
+// larger codes, max is that of the other numbers, and half a step at least the row's largest / (2 16383).
 //
 // Where an op computes something in f32 that f32 does not hold (the square of 1e30), narrow results are excused where
 // those of `compute = f32` on the same x' are off as far; they are counted.
@@ -475,6 +476,7 @@ class IntegerOp {
       if (node.op == &op::dynamic_quantize_matmul) {
         x_axes_ = {static_cast<int64_t>(node.types[0].rank()) - 1};
         largest_ = node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest;
+        outliers_ = node.attrs.as<DynamicQuantizeMatmulAttrs>().x_outliers;
       }
       if (node.op == &op::dynamic_quantize_conv) {
         x_axes_ = axes_from(1, rule_.type(node.operands[0]).rank() - 1);
@@ -522,11 +524,11 @@ class IntegerOp {
     return run_op(op_, case_.attrs, in)[0];
   }
   /// Half a step of the codes of each element.
-  static Tensor half_steps(const Tensor& t, const Axes& axes, int64_t largest) {
+  static Tensor half_steps(const Tensor& t, const Axes& axes, int64_t largest, int64_t outliers = 0) {
     const std::vector<Tensor> in = {t};
     return interpret(trace(std::vector{t.type()},
                            [&](Graph&, Values v) {
-                             const Value scale = dynamic_quantize(v[0], axes, largest).scale;
+                             const Value scale = dynamic_quantize(v[0], axes, largest, outliers).scale;
                              Axes kept;
                              for (int64_t axis = 0; axis < v[0].rank(); ++axis)
                                if (std::find(axes.begin(), axes.end(), axis) == axes.end()) kept.push_back(axis);
@@ -552,7 +554,7 @@ class IntegerOp {
     for (size_t i = 0; i < once.element_count(); ++i)
       if (std::abs(load<double>(twice, i) + 2 * load<double>(once, i)) > 1e-9 * std::abs(load<double>(once, i)))
         return {};  // an activation
-    const Tensor hx = half_steps(x, x_axes_, largest_), hw = half_steps(w, w_axes_, 127);
+    const Tensor hx = half_steps(x, x_axes_, largest_, outliers_), hw = half_steps(w, w_axes_, 127);
     const Tensor a = run(magnitudes(x), hw, others, true), b = run(hx, magnitudes(w), others, true),
                  c = run(hx, hw, others, true);
     Tensor most(f64, a.shape());
@@ -566,7 +568,7 @@ class IntegerOp {
   Graph graph_, rule_;
   std::optional<CompiledGraph> compiled_;
   Axes w_axes_, x_axes_;
-  int64_t largest_ = 0;
+  int64_t largest_ = 0, outliers_ = 0;
   bool felt_ = false;
 };
 

@@ -404,12 +404,14 @@ namespace {
 struct IntegerLayer {
   int64_t rows, k, n;
   Tensor x, w, b;
+  bool is_behind_relu = false;
   IntegerLayer(int64_t r, int64_t depth, int64_t columns)
       : rows(r), k(depth), n(columns), x(noise({r, depth}, 1, 1)), w(noise({columns, depth}, 2, 1)),
         b(noise({columns}, 3, 1)) {}
   std::vector<float> run(const CompileOptions& options, int threads = 1) const {
     Graph g("layer");
-    g.output(linear(g.input("x", f32, {Dim::symbol("R"), k}), g.param("w", f32, {n, k}), g.param("b", f32, {n})), "y");
+    const Value given = g.input("x", f32, {Dim::symbol("R"), k});
+    g.output(linear(is_behind_relu ? relu(given) : given, g.param("w", f32, {n, k}), g.param("b", f32, {n})), "y");
     CompiledGraph compiled = Session(Device::cpu(), {threads}).compile(g, options);
     compiled.set_param("w", w), compiled.set_param("b", b);
     compiled.run({{"x", noise({rows + 1, k}, 9, 1)}});  // weights that are packed serve other extents too
@@ -422,6 +424,13 @@ double scale_of(std::span<const float> values, double largest_code) {
   double largest = 0;
   for (float v : values) largest = std::max(largest, std::fabs(static_cast<double>(v)));
   return std::max(largest / largest_code, 0x1p-126);
+}
+/// Of a row of x, whose three largest numbers may have codes up to 16383.
+double row_scale_of(std::span<const float> values) {
+  std::vector<float> sizes;
+  for (float v : values) sizes.push_back(std::fabs(v));
+  std::sort(sizes.rbegin(), sizes.rend());
+  return std::max({static_cast<double>(sizes[3]) / 127, static_cast<double>(sizes[0]) / 16383, 0x1p-126});
 }
 
 }  // namespace
@@ -465,6 +474,118 @@ TEST_CASE("int8 is within half a step of each number, whatever the sizes of rows
   }
   CHECK(worst > 0.02);  // the bound is one that is felt
   CHECK(differing > 500);
+}
+
+TEST_CASE("behind an activation int8 balances x and weights, and is within half a step of each balanced number") {
+  constexpr size_t kRows = 24, kTerms = 96, kOutputs = 40;
+  for (const bool transposed : {true, false}) {
+    Graph g("layer");
+    const Value x = relu(g.input("x", f32, {kRows, kTerms}));
+    const Value w = g.param("w", f32, transposed ? Dims{kOutputs, kTerms} : Dims{kTerms, kOutputs});
+    g.output(transposed ? linear(x, w) : matmul(x, w), "y");
+    // A few channels have large weights, one none, one tiny ones. The largest number is that of a lonely weight.
+    const auto place = [&](size_t p, size_t j) { return transposed ? j * kTerms + p : p * kOutputs + j; };
+    Tensor weights = noise(transposed ? Shape{kOutputs, kTerms} : Shape{kTerms, kOutputs}, 2, 1);
+    for (size_t p = 0; p < kTerms; ++p)
+      for (size_t j = 0; j < kOutputs; ++j)
+        weights.mutable_values<float>()[place(p, j)] *= p % 31 == 5 ? 16 : p == 40 ? 0 : p == 41 ? 1e-30f : 1;
+    Tensor given = noise({kRows, kTerms}, 1, 1);
+    for (size_t i = 0; i < kRows * kTerms; ++i)
+      given.mutable_values<float>()[i] *= i % kTerms % 31 == 5 ? 1.0f / 16 : i % 111 == 0 ? 20 : 1;
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(Compute::as_i8));
+    CHECK(compiled.report().table().find("dynamic_quantize_matmul") != std::string::npos);
+    compiled.set_param("w", weights);
+    const Tensor y = compiled.run({{"x", given}})[0];
+
+    std::vector<float> largest(kTerms), factor(kTerms), x_balanced(kRows * kTerms), w_balanced(kTerms * kOutputs);
+    for (size_t p = 0; p < kTerms; ++p)
+      for (size_t j = 0; j < kOutputs; ++j)
+        largest[p] = std::max(largest[p], std::fabs(weights.values<float>()[place(p, j)]));
+    const float most = *std::max_element(largest.begin(), largest.end());
+    for (size_t p = 0; p < kTerms; ++p) {
+      const double root = std::pow(std::max(static_cast<double>(largest[p] / most), 0x1p-24), 0.25);
+      int exponent = 0;
+      const double mantissa = std::frexp(root, &exponent);  // bf16 has 8 bits of it
+      factor[p] = static_cast<float>(std::ldexp(std::nearbyint(mantissa * 256) / 256, exponent));
+    }
+    double bounds = 0, bounds_as_given = 0, apart_of_all = 0;
+    for (size_t i = 0; i < kRows; ++i)
+      for (size_t p = 0; p < kTerms; ++p)
+        x_balanced[i * kTerms + p] = std::max(given.values<float>()[i * kTerms + p], 0.0f) * factor[p];
+    for (size_t p = 0; p < kTerms; ++p)
+      for (size_t j = 0; j < kOutputs; ++j)
+        w_balanced[j * kTerms + p] = weights.values<float>()[place(p, j)] / factor[p];
+    for (size_t i = 0; i < kRows; ++i) {
+      const auto row = std::span(x_balanced).subspan(i * kTerms, kTerms);
+      const double x_scale = row_scale_of(row);
+      for (size_t j = 0; j < kOutputs; ++j) {
+        const auto column = std::span(w_balanced).subspan(j * kTerms, kTerms);
+        const double w_scale = scale_of(column, 127);
+        double exact = 0, bound = 0, as_given = 0, largest_given = 0;
+        for (size_t p = 0; p < kTerms; ++p) {
+          exact += std::max(static_cast<double>(given.values<float>()[i * kTerms + p]), 0.0) *
+                   static_cast<double>(weights.values<float>()[place(p, j)]);
+          const double a = row[p], b = std::fabs(column[p]);
+          bound += a * w_scale / 2 + b * x_scale / 2 + x_scale * w_scale / 4;
+          largest_given = std::max(largest_given, std::fabs(static_cast<double>(weights.values<float>()[place(p, j)])));
+        }
+        for (size_t p = 0; p < kTerms; ++p)
+          as_given += std::max(static_cast<double>(given.values<float>()[i * kTerms + p]), 0.0) * largest_given / 254;
+        const double apart = std::fabs(static_cast<double>(y.values<float>()[i * kOutputs + j]) - exact);
+        CHECK(apart <= with_roundings(bound, exact, 0));
+        bounds += bound, bounds_as_given += as_given, apart_of_all += apart;
+      }
+    }
+    CHECK(apart_of_all > bounds / 100);      // the bound is one that is felt
+    CHECK(bounds < 0.75 * bounds_as_given);  // and less than what rounding the weights as they are may lose alone
+  }
+}
+
+TEST_CASE("behind an activation a weight that is not finite is felt in its own output alone, in int8 as in f32") {
+  Graph g("layer");
+  g.output(linear(relu(g.input("x", f32, {3, 64})), g.param("w", f32, {20, 64})), "y");
+  for (const float bad : {INFINITY, NAN}) {
+    Tensor w = noise({20, 64}, 1, 1);
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(Compute::as_i8));
+    CompiledGraph floats = Session(Device::cpu(), {1}).compile(g, {});
+    w.mutable_values<float>()[7 * 64 + 9] = bad;
+    compiled.set_param("w", w), floats.set_param("w", w);
+    const Tensor x = noise({3, 64}, 2, 1), y = compiled.run({{"x", x}})[0], wanted = floats.run({{"x", x}})[0];
+    for (size_t i = 0; i < y.element_count(); ++i)
+      if (i % 20 == 7) CHECK(std::isnan(y.values<float>()[i]));
+      else CHECK(std::fabs(y.values<float>()[i] - wanted.values<float>()[i]) < 0.2f);
+  }
+}
+
+TEST_CASE("a product that only a balanced one reads multiplies its own results, and another's are multiplied apart") {
+  for (const bool is_output : {false, true}) {
+    Graph g("perceptron");
+    const Value hidden = fused_matmul(g.input("x", f32, {8, 64}), g.param("w", f32, {64, 80}), g.param("b", f32, {80}),
+                                      {}, Activation::gelu);
+    g.output(matmul(hidden, g.param("v", f32, {80, 48})), "y");
+    if (is_output) g.output(hidden, "hidden");
+    const Graph quantized = quantize_products(g);
+    size_t with_factor = 0, multiplied = 0;
+    for (const Node& node : quantized.nodes()) {
+      if (node.op == &op::dynamic_quantize_matmul)
+        with_factor += node.attrs.as<DynamicQuantizeMatmulAttrs>().has_factor;
+      multiplied += node.op == &op::mul;
+    }
+    CHECK(with_factor == (is_output ? 0 : 1));
+    CHECK(multiplied == (is_output ? 1 : 0));
+    const std::map<std::string, Tensor> params = {
+        {"w", noise({64, 80}, 1, 1)}, {"b", noise({80}, 2, 1)}, {"v", noise({80, 48}, 3, 1)}};
+    CompiledGraph compiled = Session(Device::cpu(), {1}).compile(g, computed(Compute::as_i8));
+    for (const auto& [name, value] : params) compiled.set_param(name, value);
+    const std::vector<Tensor> x = {noise({8, 64}, 4, 1)};
+    const Tensor y = compiled.run_ordered(x)[0], wanted = interpret(g, x, params)[0];
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < y.element_count(); ++i) {
+      const double d = y.values<float>()[i] - wanted.values<float>()[i], v = wanted.values<float>()[i];
+      apart += d * d, size += v * v;
+    }
+    CHECK(apart < 1e-3 * size);  // 3 % of its size, in the mean
+  }
 }
 
 TEST_CASE("int8 is finite where f32 is, though weights times codes alone would not be") {
@@ -522,17 +643,22 @@ TEST_CASE("int8 has the same bits by its kernel, by the decomposition, by rows a
     const int64_t rows = extents[0], k = extents[1], n = extents[2];
     CAPTURE(rows);
     CAPTURE(n);
-    IntegerLayer layer(rows, k, n);
-    CompileOptions common = computed(Compute::as_i8);
-    common.force_common = {"dynamic_quantize_matmul"};
-    const std::vector<float> y = layer.run(computed(Compute::as_i8));
-    CHECK(layer.run(common) == y);
-    for (const int threads : {2, 3}) CHECK(layer.run(computed(Compute::as_i8), threads) == y);
-    CHECK(layer.run(computed(Compute::as_f32)) != y);
-    IntegerLayer first = layer;
-    first.rows = 1, first.x = Tensor::of<float>({1, k}, std::vector<float>(layer.x.values<float>().begin(),
-                                                                           layer.x.values<float>().begin() + k));
-    CHECK(std::equal(y.begin(), y.begin() + n, first.run(computed(Compute::as_i8)).begin()));
+    for (const bool is_behind_relu : {false, true}) {
+      IntegerLayer layer(rows, k, n);
+      layer.is_behind_relu = is_behind_relu;
+      for (int64_t i = 0; i < rows; ++i)  // outliers, of some rows
+        for (int64_t o = 0; o < i % 5; ++o) layer.x.mutable_values<float>()[static_cast<size_t>(i * k + 11 * o)] *= 50;
+      CompileOptions common = computed(Compute::as_i8);
+      common.force_common = {"dynamic_quantize_matmul"};
+      const std::vector<float> y = layer.run(computed(Compute::as_i8));
+      CHECK(layer.run(common) == y);
+      for (const int threads : {2, 3}) CHECK(layer.run(computed(Compute::as_i8), threads) == y);
+      CHECK(layer.run(computed(Compute::as_f32)) != y);
+      IntegerLayer first = layer;
+      first.rows = 1, first.x = Tensor::of<float>({1, k}, std::vector<float>(layer.x.values<float>().begin(),
+                                                                             layer.x.values<float>().begin() + k));
+      CHECK(std::equal(y.begin(), y.begin() + n, first.run(computed(Compute::as_i8)).begin()));
+    }
   }
 }
 

@@ -2568,39 +2568,48 @@ def qconv2d(x, w, bias, multipliers=None, stride=(), padding=(), dilation=(), gr
     ])
 
 
-def dynamic_quantize(x, axes=(), largest=127):
-    """Codes (i8, or i16 where `largest` is above 127) and their scales, of which elements along `axes` share one:
-    scale = max(|x|) / largest, at least 2^-126, codes = round(x (1 / scale)), ties to even. Where an element is
-    infinite or NaN the scale is NaN and the codes are 0.
+def dynamic_quantize(x, axes=(), largest=127, outliers=0):
+    """Codes (i8, or i16 where `largest` is above 127 or there are outliers) and their scales, of which elements
+    along `axes` share one: scale = max(|x|) / largest, at least 2^-126, codes = round(x (1 / scale)), ties to
+    even. The `outliers` largest magnitudes may have larger codes, up to 16383: scale is then the greater of the
+    next largest magnitude / largest and max(|x|) / 16383, at least 2^-126. Where an element is infinite or NaN
+    the scale is NaN and the codes are 0.
 
     Source: dynamic quantization without a zero point: PyTorch, torch.ao.quantization, per-channel symmetric
 
-    Attributes: axes (list of int; ()), largest (int; 127).
+    Attributes: axes (list of int; ()), largest (int; 127), outliers (int; 0).
 
     Gives a tuple of 2 arrays."""
-    return emit_op("dynamic_quantize", [x], [("axes", axes, "list of int"), ("largest", largest, "int")])
+    return emit_op("dynamic_quantize", [x], [
+        ("axes", axes, "list of int"),
+        ("largest", largest, "int"),
+        ("outliers", outliers, "int"),
+    ])
 
 
-def dynamic_quantize_matmul(x, w, w_scale, bias=None, residual=None, transpose_rhs=False, activation="none",
-        x_largest=127):
-    """fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) + residual, the lesser scale
-    multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the codes
-    of x[..., k], which dynamic_quantize makes by row, up to x_largest. w_scale[n], bias[n] if has_bias,
-    residual[..., n] if has_residual. Beside x of f16 or bf16, w_scale and bias are f32, as all between is, and
-    the result is rounded once. Sums are exact while 127 x_largest k is below 2^31, and wrap beyond. Its
-    derivative looks through the rounding of x: that of fused_matmul with w w_scale.
+def dynamic_quantize_matmul(x, w, w_scale, bias=None, factor=None, residual=None, transpose_rhs=False,
+        activation="none", x_largest=127, x_outliers=0):
+    """fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) factor + residual, the lesser
+    scale multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the
+    codes of x[..., k], which dynamic_quantize makes by row, up to x_largest, with x_outliers outliers.
+    w_scale[n], bias[n] if has_bias, residual[..., n] if has_residual. Beside x of f16 or bf16, w_scale, bias and
+    factor are f32, as all between is, and the result is rounded once. Sums are exact while 127 (x_largest k +
+    16383 x_outliers) is below 2^31, and wrap beyond. Its derivative looks through the rounding of x: that of
+    fused_matmul with w w_scale.
 
     Source: LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime,
     com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points
 
     Attributes: transpose_rhs (bool; False), activation (none | relu | gelu | gelu_tanh | silu | sigmoid | tanh |
-    relu6 | hard_swish; "none"), x_largest (int; 127)."""
-    return emit_op("dynamic_quantize_matmul", [x, w, w_scale, bias, residual], [
+    relu6 | hard_swish; "none"), x_largest (int; 127), x_outliers (int; 0)."""
+    return emit_op("dynamic_quantize_matmul", [x, w, w_scale, bias, factor, residual], [
         ("transpose_rhs", transpose_rhs, "bool"),
         ("has_bias", bias is not None, "bool"),
+        ("has_factor", factor is not None, "bool"),
         ("has_residual", residual is not None, "bool"),
         ("activation", activation, "none|relu|gelu|gelu_tanh|silu|sigmoid|tanh|relu6|hard_swish"),
         ("x_largest", x_largest, "int"),
+        ("x_outliers", x_outliers, "int"),
     ])
 
 

@@ -941,16 +941,23 @@ def qconv2d(
     out_zero_point: int = ...,
     multiplier: float = ...,
 ) -> Array: ...
-def dynamic_quantize(x: ArrayLike, axes: int | Sequence[int] = ..., largest: int = ...) -> tuple[Array, Array]: ...
+def dynamic_quantize(
+    x: ArrayLike,
+    axes: int | Sequence[int] = ...,
+    largest: int = ...,
+    outliers: int = ...,
+) -> tuple[Array, Array]: ...
 def dynamic_quantize_matmul(
     x: ArrayLike,
     w: ArrayLike,
     w_scale: ArrayLike,
     bias: ArrayLike | None = ...,
+    factor: ArrayLike | None = ...,
     residual: ArrayLike | None = ...,
     transpose_rhs: bool = ...,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hard_swish"] = ...,
     x_largest: int = ...,
+    x_outliers: int = ...,
 ) -> Array: ...
 def dynamic_quantize_conv(
     x: ArrayLike,

@@ -39,11 +39,13 @@ class DynamicProductStep final : public Step {
     product_.w.k = w.shape[k_dim], product_.w.n = w.shape[1 - k_dim];
     w_strides_[0] = w.strides[k_dim], w_strides_[1] = w.strides[1 - k_dim];
     product_.w.x_largest = static_cast<int32_t>(a.x_largest);
+    product_.w.x_outliers = static_cast<int32_t>(a.x_outliers);
     product_.rows = row_count(y), product_.activation = kernel_activation(a.activation);
     product_.y_stride = product_.residual_stride = product_.w.n, product_.dtype = x.dtype;
     x_stride_ = row_stride(x).value();
     if (a.has_bias) bias_ = 3;
-    if (a.has_residual) residual_ = 3 + a.has_bias;
+    if (a.has_factor) factor_ = 3 + a.has_bias;
+    if (a.has_residual) residual_ = 3 + a.has_bias + a.has_factor;
     if (const Tensor* weights = c.bound(1)) {
       packed_ = c.packed.in_layout(*weights,
                                    text_of(int8_form(product_.w.isa), product_.w.k, 'x', product_.w.n, " by ",
@@ -71,6 +73,7 @@ class DynamicProductStep final : public Step {
     }
     p.w_scale = args.in<float>(2), p.y = args.out<std::byte>();
     if (bias_ > 0) p.bias = args.in<float>(static_cast<size_t>(bias_));
+    if (factor_ > 0) p.factor = args.in<float>(static_cast<size_t>(factor_));
     if (residual_ > 0) p.residual = args.in<std::byte>(static_cast<size_t>(residual_));
     const auto* x = args.in<std::byte>(0);
     std::byte* quantized = args.scratch + packing_bytes();
@@ -121,7 +124,7 @@ class DynamicProductStep final : public Step {
 
   DynamicProduct product_;
   int64_t x_stride_, w_strides_[2];
-  int threads_, bias_ = 0, residual_ = 0;
+  int threads_, bias_ = 0, factor_ = 0, residual_ = 0;
   std::shared_ptr<const kernels::AlignedMemory> packed_;  // null: the weights are not bound
 };
 
@@ -135,7 +138,13 @@ std::string refusal_of_largest(int64_t x_largest) {
 std::string when_dynamic_product(const Question& q) {
   const DType t = q.operands[0].dtype;
   if (t != f32 && t != bf16) return text_of("no kernel quantizes ", q.operands[0]);
-  return refusal_of_largest(q.node.attrs.as<DynamicQuantizeMatmulAttrs>().x_largest);
+  const auto& a = q.node.attrs.as<DynamicQuantizeMatmulAttrs>();
+  if (a.x_outliers > kernels::kMostOutliers)
+    return text_of("the kernel has at most ", kernels::kMostOutliers, " outliers in a row, and ", a.x_outliers,
+                   " are asked for");
+  if (a.x_outliers > 0 && a.x_largest > 127)
+    return text_of("outliers are of rows whose other values are at most 127, and not ", a.x_largest);
+  return refusal_of_largest(a.x_largest);
 }
 Prepared lower_dynamic_product(const LoweringContext& c) { return std::make_unique<DynamicProductStep>(c); }
 

@@ -1,13 +1,16 @@
 // See the header. Quantized rows lie in memory as the instructions want them: rows of 16-bit integers for pairs, left
 // tiles of bytes for tiles and VNNI. Values beyond 127 take two bytes there, 128 high + low with low from 0 to 127,
 // which lie in two planes and are multiplied one after the other. VNNI's unsigned operand has 128 added to signed
-// bytes: sum (x + 128) w is 128 sum w too large, and the sums of the columns are packed behind the weights.
+// bytes: sum (x + 128) w is 128 sum w too large, and the sums of the columns are packed behind the weights. Of outliers
+// the bytes hold the lower 8 bits; what is above them stands in a list for each row, and is multiplied by the weights
+// that it meets, column by column, once a block's sums are there.
 #include "kernels/quant/dynamic_product.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "base/rounded_up.h"
@@ -29,6 +32,15 @@
 namespace rlx::kernels {
 namespace {
 
+/// A quantized value of more than 8 bits: 256 times the bits above its lower byte (-64 to 64), and where the weights
+/// are that it is multiplied with.
+struct Outlier {
+  int32_t at;  ///< bytes from the beginning of 32 packed columns to its four weights of each, and which one: 0 to 3
+  int32_t high;
+};
+constexpr int64_t kQuadBytes = 64;  // four weights of 16 columns
+constexpr int32_t kLargestOutlier = 16383;
+
 /// A row to quantize. Its values are written in pieces of `piece`, whose beginnings are `step` bytes apart; pieces are
 /// filled up with zeros.
 struct RowToQuantize {
@@ -37,9 +49,10 @@ struct RowToQuantize {
   int64_t k;
   void* values;
   int64_t piece, step;
-  bool is_wide;    ///< values of 16 bits, else of 8
-  uint8_t flip;    ///< exclusive-ored to values of 8 bits: 0x80 adds 128
-  std::byte* low;  ///< where the low bytes go, as the values; null if values take one byte
+  bool is_wide;       ///< values of 16 bits, else of 8
+  uint8_t flip;       ///< exclusive-ored to values of 8 bits: 0x80 adds 128
+  std::byte* low;     ///< where the low bytes go, as the values; null if values take one byte
+  Outlier* outliers;  ///< [kMostOutliers]; null: there are none, or values have 16 bits
 };
 
 /// Sums of some rows and columns, and where they end.
@@ -48,9 +61,9 @@ struct DynamicTile {
   const int32_t* low;   ///< of the low bytes, where `sums` are those of the high ones; null: values have one byte
   const uint32_t* column_sums;  ///< 128 times these is subtracted, of values with 128 added; null: nothing is
   int64_t stride, rows, columns;
-  const float *x_scale, *w_scale, *bias;  ///< of the first row or column, as the others; the bias may be null
-  DType dtype;                            ///< of what follows, f32 or bf16
-  const void* residual;                   ///< may be null
+  const float *x_scale, *w_scale, *bias, *factor;  ///< of the first row or column; bias and factor may be null
+  DType dtype;                                     ///< of what follows, f32 or bf16
+  const void* residual;                            ///< may be null
   int64_t residual_stride;
   bool residual_first;
   void* y;
@@ -106,10 +119,30 @@ HWY_INLINE hn::Vec<DShort> next_values(const BF16* x, hn::Vec<DRow> factor) {
   return hn::OddEven(hn::BitCast(DShort(), hn::ShiftLeft<16>(odd)), hn::BitCast(DShort(), even));
 }
 
+/// The values of a piece that need more than 8 bits: bit i is of value i.
+struct Marks {
+  uint64_t bits = 0;
+  bool is_wanted = false;
+};
+/// Notes what the values that are marked have above their lower byte. `first`: the number of x[0] in its row. There is
+/// room for all of them, as no other values than outliers are larger than 127.
+template <class X>
+void note_outliers(const X* x, float factor, uint64_t marks, int64_t first, Outlier*& to) {
+  for (; marks != 0; marks &= marks - 1) {
+    const int64_t i = std::countr_zero(marks), p = first + i;
+    float number;
+    if constexpr (std::is_same_v<X, BF16>) number = to_f32(x[i]);
+    else number = x[i];
+    const auto value = static_cast<int16_t>(std::bit_cast<int32_t>(number * factor + 0x1.8p23f));  // as above
+    const int64_t quad = p / kTileInt8 * 2 * kTileBytes + p % kTileInt8 / 4 * kQuadBytes;
+    *to++ = {static_cast<int32_t>(quad + p % 4), value - static_cast<int8_t>(value)};
+  }
+}
+
 /// Writes the values of whole vectors, and returns how many there are.
 template <class X>
-HWY_INLINE int64_t write_whole_vectors(const X* x, int64_t count, hn::Vec<DRow> factor, uint8_t, int16_t* to,
-                                       int16_t*) {
+HWY_INLINE int64_t write_whole_vectors(const X* x, int64_t count, hn::Vec<DRow> factor, uint8_t, int16_t* to, int16_t*,
+                                       Marks&) {
   const DShort d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
@@ -118,13 +151,22 @@ HWY_INLINE int64_t write_whole_vectors(const X* x, int64_t count, hn::Vec<DRow> 
 }
 template <class X>
 HWY_INLINE int64_t write_whole_vectors(const X* x, int64_t count, hn::Vec<DRow> factor, uint8_t flip, int8_t* to,
-                                       int8_t* low) {
+                                       int8_t* low, Marks& marks) {
   const DShort d16;
   const hn::Rebind<int8_t, DShort> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     auto values = next_values(x + i, factor);
+    if (marks.is_wanted) {
+      const auto lower = hn::ShiftRight<8>(hn::ShiftLeft<8>(values));
+      HWY_ALIGN uint8_t bits[8] = {};
+      hn::StoreMaskBits(d16, hn::Ne(values, lower), bits);
+      uint32_t some;
+      std::memcpy(&some, bits, sizeof some);
+      marks.bits |= static_cast<uint64_t>(some) << i;
+      values = lower;
+    }
     if (low) {
       hn::StoreU(hn::DemoteTo(d, hn::And(values, hn::Set(d16, int16_t{127}))), d, low + i);
       values = hn::ShiftRight<7>(values);
@@ -144,12 +186,14 @@ HWY_INLINE void write_values(const RowToQuantize& row, float factor) {
   const auto flip = hn::Set(dc, static_cast<T>(static_cast<int8_t>(row.flip)));
   auto* piece = static_cast<std::byte*>(row.values);
   std::byte* low = row.low;
+  Outlier* outliers = row.outliers;
   for (int64_t first = 0; first < row.k; first += row.piece, piece += row.step) {
     const int64_t count = std::min(row.piece, row.k - first);
     const X* from = static_cast<const X*>(row.x) + first;
     T *const to = reinterpret_cast<T*>(piece), *const low_to = reinterpret_cast<T*>(low);
+    Marks marks{0, outliers != nullptr};
     // The rest of the piece: what there is, and zeros.
-    for (int64_t i = write_whole_vectors(from, count, hn::Set(d, factor), row.flip, to, low_to); i < row.piece;
+    for (int64_t i = write_whole_vectors(from, count, hn::Set(d, factor), row.flip, to, low_to, marks); i < row.piece;
          i += lanes) {
       const auto bytes = static_cast<size_t>(std::min(lanes, row.piece - i)) * sizeof(T);
       const auto store = [&](auto v, T* at) HWY_ATTR {
@@ -159,6 +203,15 @@ HWY_INLINE void write_values(const RowToQuantize& row, float factor) {
       };
       const auto x = load_some(from + i, std::clamp<int64_t>(count - i, 0, lanes));
       auto value = hn::NearestInt(hn::Mul(x, hn::Set(d, factor)));
+      if (outliers) {
+        const auto lower = hn::ShiftRight<24>(hn::ShiftLeft<24>(value));
+        HWY_ALIGN uint8_t bits[8] = {};
+        hn::StoreMaskBits(di, hn::Ne(value, lower), bits);
+        uint32_t some;
+        std::memcpy(&some, bits, sizeof some);
+        marks.bits |= static_cast<uint64_t>(some & ((1u << lanes) - 1)) << i;
+        value = lower;
+      }
       if (low) {
         store(hn::DemoteTo(dc, hn::And(value, hn::Set(di, 127))), low_to + i);
         value = hn::ShiftRight<7>(value);
@@ -166,11 +219,13 @@ HWY_INLINE void write_values(const RowToQuantize& row, float factor) {
       store(hn::Xor(hn::DemoteTo(dc, value), flip), to + i);
     }
     if (low) low += row.step;
+    if (marks.bits != 0) note_outliers(from, factor, marks.bits, first, outliers);
   }
 }
 
 template <class T, class Act>
-HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
+HWY_INLINE void epilogue_of_rows(const DynamicTile& tile, Act act) {
+  const DynamicTile t = tile;  // which no store changes
   const DRow d;
   const DBits di;
   const hn::RebindToUnsigned<DBits> du;
@@ -190,8 +245,10 @@ HWY_INLINE void epilogue_of_rows(const DynamicTile& t, Act act) {
       v = hn::Mul(v, hn::IfThenElse(is_w_less, w_scale, x_scale));
       v = hn::Mul(v, hn::IfThenElse(is_w_less, x_scale, w_scale));
       if (t.bias) v = hn::Add(v, load(t.bias + j));
-      if (residual && t.residual_first) return act(d, hn::Add(v, load(residual + j)));
+      if (residual && t.residual_first) v = hn::Add(v, load(residual + j));
       v = act(d, v);
+      if (t.factor) v = hn::Mul(v, load(t.factor + j));
+      if (t.residual_first) return v;
       return residual ? hn::Add(v, load(residual + j)) : v;
     };
     int64_t j = 0;
@@ -237,7 +294,115 @@ HWY_INLINE uint32_t largest_bits(const X* x, int64_t count) {
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));
 }
 
+/// Of each lane the largest magnitudes, in order.
+template <class D>
+struct LargestOfLanes {
+  hn::Vec<D> place[kMostOutliers + 1];
+
+  HWY_INLINE LargestOfLanes() {
+    RLX_UNROLL
+    for (auto& v : place) v = hn::Zero(D());
+  }
+  HWY_INLINE void insert(hn::Vec<D> v) {
+    RLX_UNROLL
+    for (int i = 0; i < kMostOutliers; ++i) {
+      const auto less = hn::Min(place[i], v);
+      place[i] = hn::Max(place[i], v), v = less;
+    }
+    place[kMostOutliers] = hn::Max(place[kMostOutliers], v);
+  }
+  /// Makes each lane that of the largest of two lanes: of itself and of the one that `exchanged` brings there.
+  template <class Exchange>
+  HWY_INLINE void merge_with(Exchange exchanged) {
+    static_assert(kMostOutliers == 3);
+    const hn::Vec<D> others[] = {exchanged(place[0]), exchanged(place[1]), exchanged(place[2]), exchanged(place[3])};
+    RLX_UNROLL
+    for (int i = 0; i < 4; ++i) place[i] = hn::Max(place[i], others[3 - i]);  // rises, then falls, or the reverse
+    order(0, 2), order(1, 3), order(0, 1), order(2, 3);
+  }
+
+ private:
+  HWY_INLINE void order(int i, int j) {
+    const auto less = hn::Min(place[i], place[j]);
+    place[i] = hn::Max(place[i], place[j]), place[j] = less;
+  }
+};
+/// Reverses each eight lanes.
+HWY_INLINE hn::Vec<DBits> reversed_eights(hn::Vec<DBits> v) {
+#if HWY_MAX_BYTES >= 32
+  if constexpr (hn::MaxLanes(DBits()) >= 8) return hn::Reverse8(DBits(), v);
+#endif
+  return v;
+}
+HWY_INLINE LargestOfLanes<DBits> largest_of_lanes(const float* x, int64_t count) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(DBits()));
+  LargestOfLanes<DBits> largest;
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) largest.insert(next_magnitudes(x + i));
+  if (i < count)
+    largest.insert(hn::And(hn::BitCast(DBits(), load_some(x + i, count - i)), hn::Set(DBits(), 0x7fffffff)));
+  return largest;
+}
+HWY_INLINE LargestOfLanes<DBits> largest_of_lanes(const BF16* x, int64_t count) {
+  const DBits d;
+  const DShort d16;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d16));
+  LargestOfLanes<DShort> both;
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    both.insert(hn::And(hn::LoadU(d16, reinterpret_cast<const int16_t*>(x + i)), hn::Set(d16, int16_t{0x7fff})));
+  LargestOfLanes<DBits> largest;
+  RLX_UNROLL
+  for (auto& v : both.place) {
+    const auto pair = hn::BitCast(d, v);
+    largest.insert(hn::And(pair, hn::Set(d, 0x7fff0000)));
+    largest.insert(hn::ShiftLeft<16>(pair));
+  }
+  for (; i < count; i += lanes / 2)
+    largest.insert(hn::And(hn::BitCast(d, load_some(x + i, std::min(lanes / 2, count - i))), hn::Set(d, 0x7fffffff)));
+  return largest;
+}
+
 }  // namespace
+
+/// The bits of the largest magnitude, and of the one that has `outliers` before it, 1 to kMostOutliers.
+void largest_bits_beside_outliers(const void* x, DType dtype, int64_t count, int64_t outliers, uint32_t (&bits)[2]) {
+  const DBits d;
+  LargestOfLanes<DBits> largest = dtype == bf16 ? largest_of_lanes(static_cast<const BF16*>(x), count)
+                                                : largest_of_lanes(static_cast<const float*>(x), count);
+  const auto lanes = static_cast<int>(hn::Lanes(d));
+  if (lanes >= 16) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse(d, v); });
+  if (lanes >= 8) largest.merge_with([&](auto v) HWY_ATTR { return reversed_eights(v); });
+  if (lanes >= 4) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse4(d, v); });
+  if (lanes >= 2) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse2(d, v); });
+  bits[0] = static_cast<uint32_t>(hn::GetLane(largest.place[0]));
+  bits[1] = static_cast<uint32_t>(hn::GetLane(largest.place[outliers]));
+}
+
+/// Adds the products of the outliers of rows, `count` of each, with 32 packed columns to their sums.
+void add_outlier_products(const Outlier* outliers, int64_t count, int64_t rows, const char* right, int32_t* sums,
+                          int64_t stride) {
+  const DBits d;
+  constexpr auto kVectors = static_cast<int>(kTiledColumns / hn::MaxLanes(DBits()));
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < rows; ++i, outliers += count, sums += stride) {
+    hn::Vec<DBits> sum[kVectors];
+    RLX_UNROLL
+    for (int v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, sums + v * lanes);
+    for (int64_t o = 0; o < count; ++o) {
+      const int32_t at = outliers[o].at, byte = at % 4;
+      const auto high = hn::Set(d, outliers[o].high);
+      RLX_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        const char* quads = right + (at - byte) + v * lanes / kTileRows * kTileBytes + v * lanes % kTileRows * 4;
+        const auto w = hn::ShiftLeftSame(hn::LoadU(d, reinterpret_cast<const int32_t*>(quads)), 24 - 8 * byte);
+        sum[v] = hn::Add(sum[v], hn::Mul(hn::ShiftRight<24>(w), high));
+      }
+    }
+    RLX_UNROLL
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, sums + v * lanes);
+  }
+}
 
 uint32_t largest_magnitude_bits(const void* x, DType dtype, int64_t count) {
   if (dtype == bf16) return largest_bits(static_cast<const BF16*>(x), count);
@@ -278,6 +443,8 @@ HWY_AFTER_NAMESPACE();
 namespace rlx::kernels {
 
 HWY_EXPORT(largest_magnitude_bits);
+HWY_EXPORT(largest_bits_beside_outliers);
+HWY_EXPORT(add_outlier_products);
 HWY_EXPORT(write_row_values);
 HWY_EXPORT(apply_dynamic_epilogue);
 
@@ -305,10 +472,18 @@ PackedQuantizedWeights as_tiles(const Int8Weights& w) {
 int64_t plane_bytes(const Int8Weights& w, int64_t rows) {
   return rounded_up(rows, kTileBlockRows) / kTileRows * left_tile_bytes(w.k);
 }
+/// Whether what outliers have above 8 bits stands in lists, behind the scales.
+bool has_lists(const Int8Weights& w) { return w.x_outliers > 0 && !is_in_pairs(w); }
 size_t scale_bytes(int64_t rows) { return static_cast<size_t>(aligned(rounded_up(rows, kQuantizedRows) * 4)); }
+size_t list_bytes(const Int8Weights& w, int64_t rows) {
+  return has_lists(w) ? static_cast<size_t>(aligned(rows * w.x_outliers * static_cast<int64_t>(sizeof(Outlier)))) : 0;
+}
 const float* scales_of(const void* quantized) { return static_cast<const float*>(quantized); }
-const char* values_of(const void* quantized, int64_t rows) {
-  return static_cast<const char*>(quantized) + scale_bytes(rows);
+const Outlier* outliers_of(const Int8Weights& w, const void* quantized, int64_t rows, int64_t row) {
+  return reinterpret_cast<const Outlier*>(static_cast<const char*>(quantized) + scale_bytes(rows)) + row * w.x_outliers;
+}
+const char* values_of(const Int8Weights& w, const void* quantized, int64_t rows) {
+  return static_cast<const char*>(quantized) + scale_bytes(rows) + list_bytes(w, rows);
 }
 
 /// What an epilogue needs of these rows and columns.
@@ -318,15 +493,26 @@ DynamicTile tile_at(const DynamicProduct& p, int64_t row, int64_t rows, int64_t 
   t.x_scale = scales_of(p.x) + row, t.w_scale = p.w_scale + column;
   const auto size = static_cast<int64_t>(byte_size(p.dtype));
   t.dtype = p.dtype, t.bias = p.bias ? p.bias + column : nullptr;
+  t.factor = p.factor ? p.factor + column : nullptr;
   t.residual = p.residual ? static_cast<const char*>(p.residual) + (row * p.residual_stride + column) * size : nullptr;
   t.residual_stride = p.residual_stride, t.residual_first = p.residual_first;
   t.y = static_cast<char*>(p.y) + (row * p.y_stride + column) * size, t.y_stride = p.y_stride;
   return t;
 }
 
+/// Asks for what the epilogue of a block will read and write while it is multiplied.
+void prefetch_outputs(const DynamicTile& t) {
+  const auto size = static_cast<int64_t>(byte_size(t.dtype));
+  for (int64_t i = 0; i < t.rows; ++i)
+    for (int64_t b = 0; b < t.columns * size; b += 64) {
+      __builtin_prefetch(static_cast<const char*>(t.y) + i * t.y_stride * size + b, 1, 2);
+      if (t.residual) __builtin_prefetch(static_cast<const char*>(t.residual) + i * t.residual_stride * size + b, 0, 2);
+    }
+}
+
 void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const int64_t k = p.w.k, stride = pair_stride(k);
-  const auto* values = reinterpret_cast<const int16_t*>(values_of(p.x, p.rows));
+  const auto* values = reinterpret_cast<const int16_t*>(values_of(p.w, p.x, p.rows));
   const int64_t at_once =
       std::clamp<int64_t>(kRowBytesInCache / std::max<int64_t>(1, 2 * stride) / 6 * 6, 6, kPairBlockRows);
   alignas(64) int32_t sums[kPairBlockRows * kPairColumns];
@@ -346,7 +532,7 @@ void multiply_in_pairs(const DynamicProduct& p, int64_t first, int64_t last, int
 /// For AMX tiles (inside a TileScope), VNNI and Arm's dot products.
 void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const int64_t k = p.w.k, steps = divided_up(k, kTileInt8), bytes = left_tile_bytes(k);
-  const char* values = values_of(p.x, p.rows);
+  const char* values = values_of(p.w, p.x, p.rows);
   const auto* column_sums =
       reinterpret_cast<const uint32_t*>(p.w.packed + divided_up(p.w.n, kTiledColumns) * 2 * steps * kTileBytes);
   const bool is_tiles = p.w.isa == Int8DotIsa::tiles;
@@ -358,6 +544,10 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   PendingEpilogue pending;
   bool is_pending = false;
   int64_t blocks = 0;
+  const auto add_outliers = [&](int64_t row, int64_t rows, const char* right, int32_t* sums) {
+    if (has_lists(p.w)) HWY_DYNAMIC_DISPATCH(add_outlier_products)
+    (outliers_of(p.w, p.x, p.rows, row), p.w.x_outliers, rows, right, sums, kTiledColumns);
+  };
   const auto apply_left_epilogue = [&] {
     if (std::exchange(is_pending, false)) apply_pending(kind, pending);
   };
@@ -382,13 +572,15 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
             block.next_first.data += 2 * steps * kTileBytes, block.next_second.data += 2 * steps * kTileBytes;
           }
           multiply_pipelined(kind, block, std::exchange(is_pending, true) ? &pending : nullptr);
+          add_outliers(row, rows, right, sums);
           pending.sums = sums, pending.rows = rows, pending.row_scales = t.x_scale, pending.column_scales = t.w_scale;
-          pending.bias = t.bias, pending.activation = p.activation, pending.dtype = p.dtype;
+          pending.bias = t.bias, pending.factor = t.factor, pending.activation = p.activation, pending.dtype = p.dtype;
           pending.residual = t.residual, pending.residual_stride = t.residual_stride;
           pending.residual_first = t.residual_first, pending.y = t.y, pending.y_stride = t.y_stride;
           continue;
         }
         apply_left_epilogue();
+        prefetch_outputs(t);
         const auto multiply = [&](const char* upper, int32_t* to) {
           const char* lower = upper + bytes;
           if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns);
@@ -396,6 +588,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
         };
         multiply(high, sums);
         if (has_planes(p.w)) multiply(high + plane_bytes(p.w, p.rows), sums + kSums);
+        add_outliers(row, rows, right, sums);
         t.sums = sums, t.stride = kTiledColumns;
         if (has_planes(p.w)) t.low = sums + kSums;
         if (is_left_unsigned(p.w.isa)) t.column_sums = column_sums + column;
@@ -405,8 +598,10 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   apply_left_epilogue();
 }
 
-void write_row(const Int8Weights& w, const void* x, DType dtype, int64_t count, const QuantizedRow& to, float scale) {
+void write_row(const Int8Weights& w, const void* x, DType dtype, int64_t count, const QuantizedRow& to, float scale,
+               Outlier* outliers = nullptr) {
   RowToQuantize row{};
+  row.outliers = outliers;
   row.x = x, row.dtype = dtype, row.k = count, row.values = to.values, row.low = to.low;
   row.is_wide = is_in_pairs(w), row.flip = quantized_zero(w, 0);
   row.piece = to.piece / quantized_value_bytes(w), row.step = to.step;
@@ -430,7 +625,7 @@ void pack_int8_weights(const Int8Weights& w, const int8_t* weights, int64_t k_st
 
 size_t quantized_rows_bytes(const Int8Weights& w, int64_t rows) {
   const int64_t packed = is_in_pairs(w) ? rows * pair_stride(w.k) * 2 : plane_bytes(w, rows) * (has_planes(w) ? 2 : 1);
-  return scale_bytes(rows) + static_cast<size_t>(aligned(packed));
+  return scale_bytes(rows) + list_bytes(w, rows) + static_cast<size_t>(aligned(packed));
 }
 
 void quantize_rows(const Int8Weights& w, const void* x, DType dtype, int64_t x_stride, int64_t begin, int64_t end,
@@ -439,8 +634,23 @@ void quantize_rows(const Int8Weights& w, const void* x, DType dtype, int64_t x_s
   for (int64_t i = begin; i < end; ++i) {
     const QuantizedRow to = quantized_row(w, out, rows, i);
     const char* from = static_cast<const char*>(x) + i * row_bytes;
-    *to.scale = dynamic_scale(HWY_DYNAMIC_DISPATCH(largest_magnitude_bits)(from, dtype, w.k), w.x_largest);
-    write_row(w, from, dtype, w.k, to, *to.scale);
+    if (w.x_outliers == 0) {
+      *to.scale = dynamic_scale(HWY_DYNAMIC_DISPATCH(largest_magnitude_bits)(from, dtype, w.k), w.x_largest);
+      write_row(w, from, dtype, w.k, to, *to.scale);
+      continue;
+    }
+    uint32_t largest[2];  // of all numbers, and of those behind the outliers
+    HWY_DYNAMIC_DISPATCH(largest_bits_beside_outliers)(from, dtype, w.k, w.x_outliers, largest);
+    *to.scale = dynamic_scale(largest[0], kLargestOutlier);
+    if (*to.scale == *to.scale) *to.scale = std::max(*to.scale, dynamic_scale(largest[1], w.x_largest));
+    if (!has_lists(w)) {
+      write_row(w, from, dtype, w.k, to, *to.scale);
+      continue;
+    }
+    Outlier found[kMostOutliers] = {};
+    write_row(w, from, dtype, w.k, to, *to.scale, found);
+    std::memcpy(const_cast<Outlier*>(outliers_of(w, out, rows, i)), found,
+                static_cast<size_t>(w.x_outliers) * sizeof(Outlier));
   }
 }
 
@@ -461,7 +671,7 @@ void quantize_numbers(const Int8Weights& w, const float* x, int64_t count, float
 }
 QuantizedRow quantized_row(const Int8Weights& w, void* out, int64_t rows, int64_t row) {
   auto* scales = static_cast<float*>(out);
-  std::byte* values = static_cast<std::byte*>(out) + scale_bytes(rows);
+  std::byte* values = static_cast<std::byte*>(out) + scale_bytes(rows) + list_bytes(w, rows);
   if (is_in_pairs(w)) {
     const int64_t bytes = pair_stride(w.k) * 2;
     return {scales + row, values + row * bytes, nullptr, bytes, bytes};

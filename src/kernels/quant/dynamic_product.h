@@ -24,7 +24,12 @@ struct Int8Weights {
   /// x_largest * k is below 2^31, and wrap beyond. Above 127 all instructions but `pairs` multiply twice, once for each
   /// plane (below).
   int32_t x_largest = 127;
+  /// How many quantized values of a row may be larger, up to 16383 (`outliers` of dynamic_quantize): 0 to
+  /// kMostOutliers; 0 where x_largest is above 127. Sums are then exact while 127 * (x_largest * k + 16383 *
+  /// x_outliers) is below 2^31.
+  int32_t x_outliers = 0;
 };
+inline constexpr int32_t kMostOutliers = 3;
 /// The size of packed weights: a byte for each weight, padding of n and k, and, but for pairs, the sum of each column
 /// as an i32.
 size_t int8_weights_bytes(const Int8Weights& weights);
@@ -39,15 +44,16 @@ size_t quantized_rows_bytes(const Int8Weights& weights, int64_t rows);
 /// quantize_rows() takes any range.
 inline constexpr int64_t kQuantizedRows = 32;
 /// Quantizes rows [begin, end) of the `rows` that `out` is for, as dynamic_quantize does (rlx/ops/dynamic_quantize.h):
-/// scale = max(|x|) / weights.x_largest, at least 2^-126, values = round(x * (1 / scale)), ties to even. A row with a
-/// number that is not finite gets a scale of NaN and values of 0. x is of `dtype`, f32 or bf16. Row i begins at element
+/// scale = max(|x|) / weights.x_largest, at least 2^-126, or with outliers the greater of the first |x| behind them /
+/// x_largest and of max(|x|) / 16383; values = round(x * (1 / scale)), ties to even. A row with a number that is not
+/// finite gets a scale of NaN and values of 0. x is of `dtype`, f32 or bf16. Row i begins at element
 /// i * x_stride; x may be null if k is 0.
 void quantize_rows(const Int8Weights& weights, const void* x, DType dtype, int64_t x_stride, int64_t begin, int64_t end,
                    int64_t rows, void* out) noexcept;
 
-// The steps of quantize_rows(), for numbers that share a scale without being a row (dynamic_convolution.h). Quantized
-// values lie in planes: one of i16 for `pairs`, else one of bytes or, where x_largest is above 127, two: value = 128 *
-// high + low, low 0 to 127.
+// The steps of quantize_rows(), for numbers that share a scale without being a row (dynamic_convolution.h), and have no
+// outliers. Quantized values lie in planes: one of i16 for `pairs`, else one of bytes or, where x_largest is above 127,
+// two: value = 128 * high + low, low 0 to 127.
 
 int quantized_planes(const Int8Weights& weights);
 /// Bytes of a value in a plane.
@@ -71,8 +77,9 @@ struct QuantizedRow {
 };
 QuantizedRow quantized_row(const Int8Weights& weights, void* out, int64_t rows, int64_t row);
 
-/// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) + residual, each operation rounded. The sum is multiplied by
-/// the lesser of the two scales, then by the other. With `residual_first`, the residual is added before act is applied.
+/// y = act(f32(sum) * w_scale[j] * x_scale[i] + bias[j]) * factor[j] + residual, each operation rounded. The sum is
+/// multiplied by the lesser of the two scales, then by the other. With `residual_first`, the residual is added before
+/// act is applied.
 struct DynamicProduct {
   /// A range of columns begins at a multiple of this.
   static constexpr int64_t kColumns = 64;
@@ -82,6 +89,7 @@ struct DynamicProduct {
   const void* x = nullptr;         ///< what quantize_rows() wrote, for `rows` rows
   const float* w_scale = nullptr;  ///< [n]
   const float* bias = nullptr;     ///< [n], or null
+  const float* factor = nullptr;   ///< [n], or null
   DType dtype = f32;               ///< of residual and y, f32 or bf16
   const void* residual = nullptr;  ///< [rows, n], or null
   int64_t residual_stride = 0;     ///< in elements, as y_stride

@@ -65,6 +65,7 @@ class PendingRows {
     }
     if (residual_ && e_.residual_first) v = hn::Add(v, load_f32(d, residual_ + column));
     v = act_(d, v);
+    if (e_.factor) v = hn::Mul(v, hn::LoadU(d, e_.factor + column));
     return residual_ && !e_.residual_first ? hn::Add(v, load_f32(d, residual_ + column)) : v;
   }
 

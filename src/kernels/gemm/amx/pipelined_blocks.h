@@ -25,14 +25,15 @@ struct PipelinedBlock {
   void* sums = nullptr;  ///< [32][32]; of planes [2][32][32], the high ones first; aligned to 64 bytes
 };
 
-/// What is to be done with the sums of a block: y = act(alpha sum + bias) + residual, or with bytes act(f32(sum) times
-/// the lesser of its two scales, times the other, + bias) + residual.
+/// What is to be done with the sums of a block: y = act(alpha sum + bias) factor + residual, or with bytes act(f32(sum)
+/// times the lesser of its two scales, times the other, + bias) factor + residual.
 struct PendingEpilogue {
   const void* sums = nullptr;
   int64_t rows = 0;  ///< columns are always 32
   float alpha = 1;
   const float *row_scales = nullptr, *column_scales = nullptr;  ///< of bytes
   const float* bias = nullptr;                                  ///< [32]; null: none
+  const float* factor = nullptr;                                ///< [32]; null: none
   Activation activation = Activation::none;
   DType dtype = f32;               ///< of y and the residual, f32 or bf16
   const void* residual = nullptr;  ///< null: none

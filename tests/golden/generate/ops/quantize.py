@@ -296,10 +296,18 @@ def integer_products(f):
           padding=[1, 1], x_zero_point=-5, out_zero_point=9)
 
 
-def dynamically_quantized(x, axes, most=127):
+def dynamically_quantized(x, axes, most=127, outliers=0):
     """Codes as integers, and scales with dims of 1 along `axes`, in x's dtype: each operation rounds."""
+    number = x.dtype.type
     largest = np.abs(x).max(axis=axes, keepdims=True, initial=0)
-    scale = np.where(np.isfinite(largest), np.maximum(largest / x.dtype.type(most), x.dtype.type(2.0 ** -126)), x.dtype.type(np.nan))
+    step = largest / number(most)
+    if outliers:
+        rows = np.moveaxis(np.abs(x), axes, range(-len(axes), 0))
+        rows = rows.reshape(*rows.shape[:x.ndim - len(axes)], -1)
+        rows = np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, outliers + 1)])
+        usual = -np.sort(-rows, axis=-1)[..., outliers].reshape(largest.shape)
+        step = np.maximum(usual / number(most), largest / number(16383))
+    scale = np.where(np.isfinite(largest), np.maximum(step, number(2.0 ** -126)), number(np.nan))
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.rint(x * (x.dtype.type(1) / scale))).astype(i64), scale
 
@@ -327,23 +335,42 @@ def dynamic_products(f):
             by_torch(x, 1 - axes[0], codes, scale)
         f.add(f"dynamic_quantize_{name}", "dynamic_quantize", [x], [codes.astype(i8 if most <= 127 else i16), scale.squeeze(axes)], "numpy, torch quantize_per_channel", axes=list(axes),
               largest=most)
+    for name, dims, axes, dtype, most, outliers in (("rows", (9, 37), (1,), f32, 127, 3), ("image", (2, 3, 4, 5), (1, 2, 3), f32, 100, 2), ("f64", (4, 9), (-1,), f64, 127, 1),
+                                                    ("few", (3, 2), (1,), f32, 127, 4), ("fewer_bits", (6, 50), (0,), f32, 7, 5)):
+        x = normal("dyo" + name, dims, dtype, 3)
+        x.ravel()[::7] *= 40
+        x.ravel()[-1] *= 1e4
+        codes, scale = dynamically_quantized(x, axes, most, outliers)
+        f.add(f"dynamic_quantize_outliers_{name}", "dynamic_quantize", [x], [codes.astype(i16), scale.squeeze(axes)], "numpy", axes=list(axes), largest=most, outliers=outliers)
+    x = hostile_rows("dyohostile", (16, 19))
+    x[8:15, 3] *= 100
+    codes, scale = dynamically_quantized(x, (1,), 127, 3)
+    f.add("dynamic_quantize_outliers_hostile", "dynamic_quantize", [x], [codes.astype(i16), scale[:, 0]], "numpy", axes=[1], outliers=3)
     x = hostile_rows("dyhostile", (8, 19))
     codes, scale = dynamically_quantized(x, (1,))
     f.add("dynamic_quantize_hostile", "dynamic_quantize", [x], [codes.astype(i8), scale[:, 0]], "numpy", axes=[1])
-    for name, x, n, transposed, bias, residual, activation, most in (
-            ("plain", normal("dmp", (3, 40), f32), 20, False, False, False, None, 127), ("linear", normal("dml", (2, 5, 33), f32), 18, True, True, False, None, 1023),
-            ("relu", normal("dmr", (9, 64), f32), 33, True, True, True, "relu", 1023), ("row", normal("dmw", (48,), f32), 16, False, True, False, "relu6", 300),
-            ("hostile", hostile_rows("dmh", (8, 50)), 17, False, True, False, None, 1023), ("no_depth", normal("dmn", (2, 0), f32), 5, True, True, False, None, 127)):
+    with_outliers = normal("dmo", (35, 70), f32)
+    for i, row in enumerate(with_outliers):
+        row[i % 5::23] *= 25
+    hostile_outliers = hostile_rows("dmoh", (16, 50))
+    hostile_outliers[8:15, [7, 41]] *= 200
+    for name, x, n, transposed, bias, residual, activation, most, outliers in (
+            ("plain", normal("dmp", (3, 40), f32), 20, False, False, False, None, 127, 0), ("linear", normal("dml", (2, 5, 33), f32), 18, True, True, False, None, 1023, 0),
+            ("relu", normal("dmr", (9, 64), f32), 33, True, True, True, "relu", 1023, 0), ("row", normal("dmw", (48,), f32), 16, False, True, False, "relu6", 300, 0),
+            ("hostile", hostile_rows("dmh", (8, 50)), 17, False, True, False, None, 1023, 0), ("no_depth", normal("dmn", (2, 0), f32), 5, True, True, False, None, 127, 0),
+            ("outliers", with_outliers, 33, True, True, True, "relu", 127, 3), ("outliers_hostile", hostile_outliers, 17, False, True, False, None, 127, 2),
+            ("outliers_few", normal("dmof", (3, 2), f32), 5, False, False, False, None, 100, 3)):
         w = integers("dw" + name, (n, x.shape[-1]) if transposed else (x.shape[-1], n), -127, 128, i8)
         w_scale, b, r = uniform("ds" + name, (n,), 1e-3, 0.05), normal("db" + name, (n,), f32), normal("dr" + name, (*x.shape[:-1], n), f32)
-        codes, scale = dynamically_quantized(x, (-1,), most)
+        codes, scale = dynamically_quantized(x, (-1,), most, outliers)
         with np.errstate(over="ignore"):
             y = (codes @ (w.T if transposed else w).astype(i64)).astype(i32).astype(f32) * w_scale * scale
         y = y + b if bias else y
         y = {"relu": lambda v: np.maximum(v, 0), "relu6": lambda v: np.clip(v, 0, 6), None: lambda v: v}[activation](y)
         y = y + r if residual else y
         f.add(f"dynamic_quantize_matmul_{name}", "dynamic_quantize_matmul", [x, w, w_scale] + [b] * bias + [r] * residual, [y], "numpy, sums in i64",
-              transpose_rhs=transposed, has_bias=bias, has_residual=residual, activation=activation, x_largest=most)
+              transpose_rhs=transposed, has_bias=bias, has_residual=residual, activation=activation, x_largest=most,
+              **({"x_outliers": outliers} if outliers else {}))
 
 
 def by_onnx_runtime(x, w, sums, attributes):
