@@ -32,7 +32,7 @@ struct DynamicQuantized {
 /// With `outliers` = o above 0, the o largest magnitudes do not make the scale: it is the greatest of 2^-126, of the
 /// (o + 1)-th largest |x| / largest (0 where there are not as many) and of max(|x|) / kLargestOutlier. Codes are i16.
 ///
-/// x is f32 or f64; another dtype, an invalid axis or `largest`, a negative number of outliers, and outliers beside a
+/// x is f32 or f64; another dtype, an invalid axis or `largest`, outliers below 0 or above 32767, and outliers beside a
 /// `largest` above kLargestOutlier are invalid_argument. |codes * scale - x| is at
 /// most scale / 2 + 2^-23 |x| (f64: 2^-52 |x|), for the roundings of 1 / scale and of the product; so for scales up to
 /// 2^126 (f64: 2^1022), whose reciprocals are normal numbers. The scale of no elements is 2^-126. Codes have no

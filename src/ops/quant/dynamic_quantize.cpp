@@ -72,7 +72,8 @@ void require_largest(int64_t largest, std::string_view name) {
 }
 
 void require_outliers(int64_t outliers, int64_t largest, std::string_view name) {
-  if (outliers < 0) fail(ErrorCode::invalid_argument, name, " is a number of elements, from 0 on, and is ", outliers);
+  if (outliers < 0 || outliers > 32767)
+    fail(ErrorCode::invalid_argument, name, " is a number of elements, from 0 to 32767, and is ", outliers);
   if (outliers > 0 && largest > kLargestOutlier)
     fail(ErrorCode::invalid_argument, "the codes of outliers are at most ", kLargestOutlier,
          ", and those of the others are to be at most ", largest, "; give no outliers");
