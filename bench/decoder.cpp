@@ -178,7 +178,8 @@ class EmptySequence {
     std::vector<void*> outputs(executor->output_count());
     us += time_of([&] {
       executor->resolve(pointers.data(), nullptr);
-      executor->run(pointers.data(), nullptr, inputs, outputs, 1);
+      RunControl control;
+      executor->run(pointers.data(), nullptr, inputs, outputs, 1, control);
     });
     return us;
   }
