@@ -101,7 +101,7 @@ void Executor::run(void** pointers, std::byte* arena, std::span<void* const> inp
   const Clock::time_point begin = profile ? Clock::now() : Clock::time_point{};
   const auto since_begin = [&] { return std::chrono::duration<double, std::micro>(Clock::now() - begin).count(); };
   for (const Bound& bound : bound_) {
-    if (is_cancelled(control.cancel)) return;
+    if (control.ends()) return;
     const LaunchArgs args{pointers + bound.first_operand, pointers + bound.first_result, arena + bound.scratch_offset,
                           width, control};
     if (!profile) {

@@ -49,7 +49,7 @@ class Executor {
   /// Fills the pointers that do not change from run to run.
   void resolve(void** pointers, std::byte* arena) const noexcept;
   /// Runs. `inputs` and `outputs` point at dense elements; `pointers` were resolved for this arena. Returns before the
-  /// next launch once the run is cancelled; then, or with an error in `control`, the outputs may hold anything.
+  /// next launch once the run is cancelled or has an error in `control`; then the outputs may hold anything.
   void run(void** pointers, std::byte* arena, std::span<void* const> inputs, std::span<void* const> outputs, int width,
            RunControl& control, std::vector<StepTime>* profile = nullptr) const noexcept;
 

@@ -28,9 +28,9 @@ bool is_dense(const View&);
 /// What a run shares with its launches. The thread that runs the plan uses it alone.
 struct RunControl {
   const CancelFlag* cancel = nullptr;  ///< set by whoever cancels the run; null: nobody can
-  std::exception_ptr error = nullptr;  ///< the first that a user's code threw; launches behind it still run
+  std::exception_ptr error = nullptr;  ///< the first that a user's code threw
 
-  /// Whether a launch that loops is to stop: its condition may never become false.
+  /// Whether no further launch is to begin, and loops within one are to stop: what they would read was not written.
   bool ends() const noexcept { return error || is_cancelled(cancel); }
 };
 

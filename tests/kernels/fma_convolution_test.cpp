@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels/kernel_test.h"
+#include "kernels/memory/cache_sizes.h"
 #include "kernels/threads/thread_pool.h"
 
 using namespace rlx;
@@ -178,7 +179,7 @@ TEST_CASE("outputs that read the same padding are computed together, and nothing
       {2, 9, 80, {28, 28}, {3, 3}, {1, 1}, {1, 1}, 1, 1},   {4, 40, 64, {1, 1}, {1, 1}, {0, 0}, {0, 0}, 1, 1},
       {1, 9, 64, {56, 56}, {3, 3}, {0, 1}, {1, 0}, 2, 1},   {1, 257, 9, {9, 9}, {2, 2}, {1, 1}, {0, 0}, 1, 1},
       {1, 64, 100, {5, 7}, {1, 1}, {0, 0}, {0, 0}, 1, 1},   {1, 48, 64, {20, 20}, {3, 3}, {-1, -2}, {1, 1}, 1, 1},
-      {2, 32, 96, {3, 19}, {3, 1}, {1, 0}, {1, 0}, 1, 1}};
+      {2, 32, 96, {3, 19}, {3, 1}, {1, 0}, {1, 0}, 1, 1},   {1, 8, 80, {2, 9}, {1, 1}, {0, 0}, {0, 0}, 1, 1}};
   for_each_target([&] {
     for (const Shape& shape : shapes)
       for (const bool channels_last : {true, false})
@@ -225,6 +226,45 @@ TEST_CASE("outputs that read the same padding are computed together, and nothing
           epilogue.residual = residual.floats();
           check_against_definition(a, x.floats(), w.floats(), y.floats(), epilogue);
         }
+  });
+}
+
+TEST_CASE("results that are larger than caches, at any address, equal their definition") {
+  for_each_target([&] {
+    ConvolutionArgs a;
+    a.batch = 1, a.in_channels = 8, a.out_channels = 80;  // panels of four vectors and of one, or of three and of two
+    a.in_dims[1] = a.out_dims[1] = 97, a.kernel[0] = a.kernel[1] = 1;
+    a.in_dims[0] = a.out_dims[0] = cache_sizes().l3_bytes / 4 / (97 * 80 * 4) + 1;
+    lay_out(true, a.in_channels, a.in_dims, 0, a.x_batch_stride, a.x_channel_stride, a.x_strides);
+    lay_out(true, a.out_channels, a.out_dims, 0, a.y_batch_stride, a.y_channel_stride, a.y_strides);
+    a.w_strides[0] = a.w_strides[1] = 1, a.w_in_stride = 1, a.w_out_stride = a.in_channels;
+    Random r(3);
+    const std::vector<float> x = whole_numbers(r, a.x_batch_stride);
+    const std::vector<float> w = whole_numbers(r, a.out_channels * a.w_out_stride);
+    const std::vector<float> residual = whole_numbers(r, a.y_batch_stride);
+    std::vector<float> want(residual);
+    for (int64_t p = 0; p < a.out_dims[0] * a.out_dims[1]; ++p)
+      for (int64_t o = 0; o < a.out_channels; ++o)
+        for (int64_t c = 0; c < a.in_channels; ++c)  // whole numbers: exact in any order
+          want[static_cast<size_t>(p * a.out_channels + o)] +=
+              x[static_cast<size_t>(p * a.in_channels + c)] * w[static_cast<size_t>(o * a.w_out_stride + c)];
+    std::vector<float> memory(want.size() + 32);
+    const auto address = reinterpret_cast<uintptr_t>(memory.data()) / sizeof(float) % 16;
+    for (const size_t offset : {size_t{0}, size_t{4}})  // of y from the beginning of a cache line, in floats
+      for (const int threads : {1, 2}) {
+        CAPTURE(offset);
+        CAPTURE(threads);
+        float* const y = memory.data() + (16 - address) % 16 + offset;
+        FmaConvolution convolution(a, threads);
+        Scratch packed(convolution.weights_bytes()), scratch(convolution.scratch_bytes());
+        convolution.pack(w.data(), packed.data(), ThreadPool::shared());
+        ConvolutionEpilogue epilogue;
+        epilogue.residual = residual.data();
+        std::fill(memory.begin(), memory.end(), 99.0F);
+        convolution.run(x.data(), packed.data(), y, epilogue, scratch.data(), ThreadPool::shared());
+        CHECK(std::equal(want.begin(), want.end(), y));
+        CHECK(y[want.size()] == 99.0F);
+      }
   });
 }
 

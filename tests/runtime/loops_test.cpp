@@ -286,6 +286,62 @@ TEST_CASE("a loop that waits for what a failed reference computes ends, and the 
   }
 }
 
+TEST_CASE("an error of user code ends the run: neither the loop nor what is behind it calls user code again") {
+  static int calls = 0, calls_behind = 0, fails_at = 0;
+  static const OpDef kFailing = define<>({
+      .name = "user_failing_step",
+      .doc = "a reference that throws in one call",
+      .operands = {"x"},
+      .infer = [](Types in) { return in[0]; },
+      .reference = [](Tensors in) -> Tensor {
+        if (++calls == fails_at) fail(ErrorCode::invalid_argument, "call ", calls, " fails");
+        return in[0];
+      },
+  });
+  static const OpDef kBehind = define<>({
+      .name = "user_behind",
+      .doc = "a reference that counts its calls",
+      .operands = {"x"},
+      .infer = [](Types in) { return in[0]; },
+      .reference = [](Tensors in) -> Tensor { return ++calls_behind, in[0]; },
+  });
+  const auto emitted = [](const OpDef& op, Value v) { return v.graph().emit(op, {v})[0]; };
+  const auto check = [&](Value result, const Tensor& x, int all) {
+    Graph& g = result.graph();
+    g.output(emitted(kBehind, result));
+    CompiledGraph compiled = Session().compile(g);
+    calls = calls_behind = fails_at = 0;
+    compiled.run_ordered(std::array{x});
+    CHECK(calls == all);
+    CHECK(calls_behind == 1);
+    for (int at : {1, 2, all}) {
+      CAPTURE(at);
+      calls = calls_behind = 0, fails_at = at;
+      const std::string message = test::message_of([&] { compiled.run_ordered(std::array{x}); });
+      CHECK(message.starts_with(text_of("call ", at, " fails")));
+      CHECK(calls == at);
+      CHECK(calls_behind == 0);
+    }
+  };
+  const Tensor x = random_tensor(f32, {6}, 5);
+  const std::vector<Type> one(1, Type{f32, {}}), two(2, Type{f32, {}});
+  SUBCASE("a scan") {
+    Graph g("scan");
+    const Graph body = trace(two, [&](Values v) {
+      const Value next = emitted(kFailing, v[0] + v[1]);
+      return std::vector{next, next};
+    });
+    const Value xs = g.input("x", f32, {6});
+    check(scan(g, {g.constant(Tensor::scalar(0.0f)), xs}, {1, 1, 6, false, body})[1], x, 6);
+  }
+  SUBCASE("a reduction by a sub-graph") {
+    Graph g("reduce");
+    const Graph body = trace(two, [&](Values v) { return emitted(kFailing, v[0]) + v[1]; });
+    const Value xs = g.input("x", f32, {6});
+    check(reduce_custom({xs}, {g.constant(Tensor::scalar(0.0f))}, Axes{0}, body)[0], x, 6);
+  }
+}
+
 TEST_CASE("two threads run one compiled loop at once") {
   Graph g = all_kinds(Dim::symbol("N"), false);
   CompiledGraph compiled = Session(Device::cpu(), {2}).compile(g);

@@ -62,12 +62,14 @@ bool has_packed_in_run(const Problem& p, int64_t least) {
          p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] >= least;
 }
 /// Whether a pointwise convolution is faster as a matrix product, whose kernel prefetches weights, also those of the
-/// next step: with few pixels. Measured with vectors of 16 (Zen 5: MobileNetV2 0.96 of the time, ResNet-50 0.98); with
-/// vectors of 8 multiply-adds were faster.
+/// next step, and keeps long sums in registers. Measured with vectors of 16 (Zen 5): by multiply-adds few pixels took
+/// 1.02 (ResNet-50) to 1.04 times as long (MobileNetV2), and long sums 1.06 (68 shapes of 257 channels or more, up to
+/// 1.26 with few outputs). With vectors of 8 multiply-adds were faster.
 bool is_faster_as_product(const Problem& p) {
   constexpr int64_t kFewPixels = 128;
   return kernels::product_lanes(f32) > 8 && is_pointwise_of_channels(p) &&
-         p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] < kFewPixels;
+         (p.args.batch * p.args.out_dims[0] * p.args.out_dims[1] < kFewPixels ||
+          p.args.in_channels > kernels::kPartialSumTerms);
 }
 /// Whether the convolution is so large that creating oneDNN's kernels takes less time than they save.
 bool is_worth_onednn(const Problem& p) {

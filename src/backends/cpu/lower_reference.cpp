@@ -41,17 +41,13 @@ void run_user_code(const UserCode& user, const StepArgs& args, const std::functi
     // A run is noexcept from here up to the executable. User code is called by the thread that runs the plan, as
     // kernels never give sub-graphs to the pool.
     if (!args.control.error) args.control.error = std::current_exception();
-    // The steps behind this one still run: on zeros instead of uninitialized memory.
-    for (size_t r = 0; r < user.result_bytes.size(); ++r)
-      if (user.result_bytes[r]) std::memset(args.out(r), 0, user.result_bytes[r]);
   }
 }
 
 Prepared lower_reference(const LoweringContext& c) {
   Call call{c.node.op, c.node.attrs, {}, c.node.types};
   for (const View& v : c.operands) call.operands.emplace_back(v.dtype, v.shape);
-  UserCode user{"the reference", std::string(c.node.op->name), c.node.name, {}};
-  for (const Type& t : c.node.types) user.result_bytes.push_back(byte_count(t.dtype, shape_of(t.dims)));
+  UserCode user{"the reference", std::string(c.node.op->name), c.node.name};
   return make_step("reference", 0, [call = std::move(call), user = std::move(user)](const StepArgs& args) {
     run_user_code(user, args, [&] { call.run(args); });
   });

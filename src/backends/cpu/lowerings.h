@@ -163,14 +163,12 @@ std::string when_svd(const Question&);
 
 // lower_reference.cpp
 Prepared lower_reference(const LoweringContext&);
-/// What error messages say about a user's code (`what` is "the reference", or "the kernel 'x'"), and the sizes of its
-/// results.
+/// What error messages say about a user's code: `what` is "the reference", or "the kernel 'x'".
 struct UserCode {
   std::string what, op, node;
-  std::vector<size_t> result_bytes;
 };
 /// Runs a user's code. An exception becomes an rlx::Error that names the code and the node, and is kept in the
-/// run's control. The results are then zeros, because the steps after it still run.
+/// run's control, which ends the run.
 void run_user_code(const UserCode&, const StepArgs&, const std::function<void()>& code) noexcept;
 
 // registered.cpp: kernels from outside the library

@@ -121,11 +121,8 @@ Prepared lower_registered(const LoweringContext& c) {
     site.operands.push_back({v.dtype, v.shape});
     types.push_back({v.dtype, Dims(v.shape.begin(), v.shape.end())});
   }
-  UserCode user{"", std::string(c.node.op->name), c.node.name, {}};
-  for (const View& v : c.results) {
-    site.results.push_back({v.dtype, v.shape});
-    user.result_bytes.push_back(byte_count(v.dtype, v.shape));
-  }
+  UserCode user{"", std::string(c.node.op->name), c.node.name};
+  for (const View& v : c.results) site.results.push_back({v.dtype, v.shape});
   std::string refusals;
   Kernel kernel = registered_kernel({c.node, types}, refusals);
   if (!kernel) fail(ErrorCode::unsupported, "the kernel for '", c.node.op->name, "' has just been unregistered");

@@ -139,10 +139,10 @@ struct PanelSums {
   const char* next;                ///< weights to prefetch
   int64_t next_bytes, prefetched;  ///< all of them, and with each tile
   float* sums;                     ///< [outputs, channels of the panel]
-  int64_t ahead;  ///< elements between the pixels of neighbouring outputs, if x is to be prefetched, else 0
-  bool is_first, stores,
-      streams;  ///< there are no sums of earlier blocks; the results are stored to y, past the caches
-  float* y;     ///< at the panel's first channel, as all below
+  int64_t ahead;                   ///< if x is to be prefetched, from one output's pixel to the next one's, else 0
+  bool is_first;                   ///< there are no sums of earlier blocks
+  bool stores, streams;            ///< the results are stored to y, past the caches
+  float* y;                        ///< at the panel's first channel, as all below
   ClampedEpilogue epilogue;
 };
 
@@ -184,8 +184,10 @@ HWY_NOINLINE const char* sum_tiles(const PanelSums& p, const OutputPixel* output
       const float* x[kPixels];
       RLX_UNROLL for (int i = 0; i < kPixels; ++i) x[i] = p.x + outputs[i].x + p.runs[r].x;
       for (int64_t k = 0; k < terms; ++k, w += width) {
-        if (p.ahead != 0 && k % kLineFloats == 0)
-          RLX_UNROLL for (int i = 0; i < kPixels; ++i) __builtin_prefetch(x[i] + k + p.ahead * kPixels);
+        // The pixels of the next tile, if it goes on with the row. With one vector it would cost a tenth of the time.
+        if constexpr (kVectors > 1)
+          if (p.ahead != 0 && k % kLineFloats == 0)
+            RLX_UNROLL for (int i = 0; i < kPixels; ++i) __builtin_prefetch(x[i] + k + p.ahead * kPixels);
         if constexpr (kPixels < kVectors) {
           F32Vec seen[kPixels];
           RLX_UNROLL for (int i = 0; i < kPixels; ++i) seen[i] = hn::Set(d, x[i][k]);
@@ -499,11 +501,14 @@ void compute_task(const ConvolutionTask& t) {
   OutputGroup with_tap[kMaxListedTaps];
   for (int64_t tap = 0; by_lists && tap < a.kernel[0] * a.kernel[1]; ++tap)
     with_tap[tap] = outputs_with(uint64_t{1} << tap, groups, group_count, lists + tap * (kFewOutputs + kMaxTilePixels));
-  // Results that are not in the second-level cache any more when they are read are written past the caches: the
-  // lines need not be read first. Of ResNet-50 with eight images, 1 x 1 convolutions with a residual over 56 x 56
-  // pixels take 4.7 ms instead of 6.9, and what reads them is no slower. From 2 MiB on ResNet-50 is 3 % slower.
-  constexpr int64_t kStreamedBytes = 6 << 20;
-  const bool streams = a.batch * a.y_batch_stride * 4 >= kStreamedBytes && reinterpret_cast<uintptr_t>(a.y) % 64 == 0 &&
+  // Large results are evicted before they are read, so they are written past the caches: their lines need not be read
+  // first. Of ResNet-50 with eight images (Zen 5, 32 MiB of third-level cache), 1 x 1 convolutions with a residual
+  // over 56 x 56 pixels take 4.7 ms instead of 6.9, and what reads them is no slower; from 2 MiB on one image
+  // takes 1.03 times as long. Results of few channels are cheap to compute: six layers of 16 channels were slower by
+  // half.
+  constexpr int64_t kManyChannels = 64;
+  const bool streams = a.out_channels >= kManyChannels && reinterpret_cast<uintptr_t>(a.y) % 64 == 0 &&
+                       a.batch * a.y_batch_stride * 4 >= cache_sizes().l3_bytes / 16 * 3 &&
                        (a.out_channels | a.y_batch_stride | a.y_strides[0] | a.y_strides[1]) % kLineFloats == 0;
   const int64_t image_y = t.image_begin * a.y_batch_stride;
   for (int64_t panel = t.panel_begin; panel < t.panel_end; ++panel) {

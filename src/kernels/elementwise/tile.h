@@ -36,18 +36,19 @@ inline void scatter_elements(size_t bytes, const std::byte* from, std::byte* to,
   with_bits(static_cast<int64_t>(bytes), [&]<class T>() { scatter_elements<T>(from, to, stride, count); });
 }
 
-/// Fills `to` with `count` copies of one element.
 template <class T>
 void repeat_element(const std::byte* element, std::byte* to, int64_t count) {
   T value;  // of its own, as the compiler would read `element` again behind each store
   std::memcpy(&value, element, sizeof(T));
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * int64_t{sizeof(T)}, &value, sizeof(T));
 }
+/// Fills `to` with `count` copies of one element of `bytes` bytes: a few one by one, then as many as there are at once.
 inline void repeat_element(size_t bytes, const std::byte* element, std::byte* to, int64_t count) {
   constexpr int64_t kFew = 16;
   const int64_t first = std::min(count, kFew);
-  if (bytes == 4) repeat_element<uint32_t>(element, to, first);       // floats
-  else if (bytes == 8) repeat_element<uint64_t>(element, to, first);  // integers
+  // Registers of most dtypes have these sizes; small programs feel the switch of with_bits().
+  if (bytes == 4) repeat_element<uint32_t>(element, to, first);
+  else if (bytes == 8) repeat_element<uint64_t>(element, to, first);
   else with_bits(static_cast<int64_t>(bytes), [=]<class T>() { repeat_element<T>(element, to, first); });
   const size_t all = static_cast<size_t>(count) * bytes;
   for (size_t done = kFew * bytes; done < all; done *= 2) std::memcpy(to + done, to, std::min(done, all - done));

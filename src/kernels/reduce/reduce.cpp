@@ -75,8 +75,11 @@ void reduce_rows(const T* x, int64_t stride, int64_t n, float* results) {
     for (; i + step <= stop; i += step)
       RLX_UNROLL for (int k = 0; k < kRows; ++k) RLX_UNROLL for (int v = 0; v < kVectors; ++v) a[k][v] =
           Op::combine(a[k][v], load_f32(d, x + k * stride + i + v * lanes));
-    for (; i + lanes <= stop; i += lanes)
-      RLX_UNROLL for (int k = 0; k < kRows; ++k) a[k][0] = Op::combine(a[k][0], load_f32(d, x + k * stride + i));
+    RLX_UNROLL for (int v = 0; v < kVectors - 1; ++v) {
+      if (i + lanes > stop) break;
+      RLX_UNROLL for (int k = 0; k < kRows; ++k) a[k][v] = Op::combine(a[k][v], load_f32(d, x + k * stride + i));
+      i += lanes;
+    }
     if (i < stop) {
       const auto rest = static_cast<size_t>(stop - i);
       RLX_UNROLL for (int k = 0; k < kRows; ++k) a[k][kVectors - 1] =
