@@ -95,6 +95,6 @@ TEST_CASE("every op that takes symbols for its extents is written with them open
     if (!only && !test::sanitized()) CHECK_MESSAGE(got == expected, entry.first);
   }
   // An op that stops taking symbols is no sample here any more, and would go without a word.
-  if (!only && !test::sanitized()) CHECK(written == 873);
+  if (!only && !test::sanitized()) CHECK(written == 880);
   MESSAGE(written, " of ", samples, " samples with open extents");
 }

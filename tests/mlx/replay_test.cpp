@@ -15,9 +15,10 @@
 
 namespace {
 thread_local size_t allocations_here = 0;
-void* counted(size_t bytes) {
+void* counted(size_t bytes, size_t alignment = 0) {
   ++allocations_here;
-  return std::malloc(bytes ? bytes : 1);
+  return alignment ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+                   : std::malloc(bytes ? bytes : 1);
 }
 void* checked(void* memory) {
   if (!memory) throw std::bad_alloc();
@@ -29,6 +30,8 @@ void* operator new(size_t bytes) { return checked(counted(bytes)); }
 void* operator new[](size_t bytes) { return checked(counted(bytes)); }
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
 void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
+void* operator new(size_t bytes, std::align_val_t a) { return checked(counted(bytes, static_cast<size_t>(a))); }
+void* operator new[](size_t bytes, std::align_val_t a) { return checked(counted(bytes, static_cast<size_t>(a))); }
 
 using namespace rlx;
 

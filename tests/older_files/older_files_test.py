@@ -13,7 +13,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cli"))
-from program import ProgramTest, read_safetensors  # noqa: E402
+from program import ProgramTest, read_safetensors, rlx  # noqa: E402
 
 # The version in the making has files, too: they can be written only as long as it is that.
 THIS = re.search(r"^project\(rlx VERSION (\d+\.\d+)\.", (HERE.parents[1] / "CMakeLists.txt").read_text(), flags=re.M).group(1)
@@ -60,6 +60,8 @@ class OlderFiles(ProgramTest):
         for version, folder, expected in self.each():
             words = ["run", folder / "model.rlxc", "--input", f"x={folder / 'x.npy'}", "--output", self.folder / "out.safetensors"]
             elsewhere = {"RLX_ISA": "sse4"} if platform.machine() == "x86_64" else {}
+            if rlx("devices", **elsewhere).returncode != 0:  # a build for one processor has no kernels for less
+                elsewhere["RLX_ISA"] = "avx2"
             self.fails(1, "(version of RLX|processor): 'small' was compiled for .*rlx compile", *words, **elsewhere)
 
     def test_a_checkpoint_is_gone_on_with(self):
