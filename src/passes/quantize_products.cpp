@@ -39,7 +39,8 @@ constexpr int64_t kFewConvolvedOutputs = 32;
 constexpr int64_t kFewOutputs = 16;
 /// Sums of k products of codes, of which those of the weights are up to 127, fit 32 bits.
 constexpr int64_t kSumsOfWeights = INT32_MAX / 127;
-/// Of an image or a row that has outliers, 8 bits would leave the other numbers few. So x gets 11 bits, as far as sums
+/// Where large numbers are rare, 8 bits would leave the other numbers few. So images, and rows of which nothing else is
+/// known, get 11 bits, as far as sums
 /// of k terms allow it. Multiply-adds of 16 bits take them at no cost; VNNI and tiles multiply twice.
 constexpr int64_t kLargestCode = 1023;
 /// In rows that norms, attention and activations leave, one or two numbers are often ten to twenty times the usual

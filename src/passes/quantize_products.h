@@ -1,5 +1,5 @@
-// Products and convolutions with weights in integers, `compute = int8`: weights of 8 bits, the other operand of 8 with
-// outliers of 15 where these are to be expected, else of 8 to 11.
+// Products and convolutions with weights in integers, `compute = int8`: weights have 8 bits; the other operand
+// has 8 bits with outliers of 15 where these are to be expected, else up to 11.
 // Neighbour: mixed_precision, for floats narrower than f32, whose table says which ops are products.
 #pragma once
 
@@ -10,10 +10,11 @@
 namespace rlx {
 
 /// Turns products of f32 with weights into dynamic_quantize_matmul. The weights get codes of 8 bits when params are
-/// bound; the other operand gets codes in each run, with a scale for each row: up to 1023 in magnitude (less where k >
-/// 16,529, so that sums fit i32, down to 127; beyond that products stay f32); or, where a norm, attention or an
-/// activation leaves it, up to 127, but for a row's three largest numbers, whose codes are up to 16383. Everything else
-/// stays as it is, in f32: mixed_precision, which runs behind it, has a table for what stands beside integers.
+/// bound; the other operand is quantized in each run, with one scale for each row. Its codes are at most 1023 in
+/// magnitude (less where k > 16,529, so that sums fit i32, down to 127; beyond that products stay f32); where a norm,
+/// attention or an activation leaves it they are at most 127, but for a row's three largest numbers, whose codes are up
+/// to 16383. Everything else stays as it is, in f32: mixed_precision, which runs behind it, has a table for what stands
+/// beside integers.
 ///
 ///   before  %2 = linear(%0, %1)             after  %2, %3 = dynamic_quantize(%1) {axes = [1]}
 ///                                                  %4 = dynamic_quantize_matmul(%0, %2, %3)
@@ -21,7 +22,8 @@ namespace rlx {
 ///
 /// Behind an activation x is multiplied and w divided, channel by channel of k, by the fourth root of the channel's
 /// largest weight over the largest of all, before both are rounded: a few channels with large weights would make the
-/// steps of all others coarse. A product whose results nothing else reads multiplies them itself (has_factor).
+/// steps of all others coarse. If x is the result of a product that has no residual and no other
+/// reader, that product multiplies it itself (has_factor).
 ///
 /// Takes matmul, linear and fused_matmul whose right operand is a matrix of static dims, made of params and constants
 /// alone, while the left one is not. Products whose k or n is small stay in f32, as int8 gains nothing there, and so do

@@ -25,12 +25,14 @@ struct View {
 };
 bool is_dense(const View&);
 
-/// What a run shares with its launches. The thread that runs the plan uses it alone.
+/// What a run shares with its launches. The thread that runs the plan reads and writes these members, and no other;
+/// another thread may set the flag that `cancel` points at.
 struct RunControl {
   const CancelFlag* cancel = nullptr;  ///< set by whoever cancels the run; null: nobody can
   std::exception_ptr error = nullptr;  ///< the first that a user's code threw
 
-  /// Whether no further launch is to begin, and loops within one are to stop: what they would read was not written.
+  /// Whether the run is to end: no further launch begins, and loops inside a launch stop, as a launch that failed or
+  /// was cancelled has not written its results.
   bool ends() const noexcept { return error || is_cancelled(cancel); }
 };
 

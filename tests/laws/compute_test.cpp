@@ -9,7 +9,8 @@
 // its subnormal numbers, and e what f32 is off: 16 roundings, or for results that cancel four times what inputs that
 // are half a unit in f32's last place off move f(x'), as in the judge of gradients (judge/tolerance.h). Where f(x')
 // rounds to an infinity of that dtype, y is it; where it is NaN, y is NaN. Since x' is within u |x| of x, f(x') - f(x)
-// is what the condition of f makes of that, and no more is lost.
+// is what the condition of f makes of that, and no more is lost. Weights in blocks arrive packed: y may be f of them,
+// or of their decoded values rounded as other operands are, once and to nearest.
 //
 // int8. For products, |y - f(x, w)| is at most f(|x|, h(w)) + f(h(x), |w|) + f(h(x), h(w)), h being half a step of the
 // codes, max / (2 largest), of each row, image or output, beside f32's own roundings. Where a row's outliers have
@@ -213,7 +214,7 @@ class NarrowOp {
     const std::vector<Tensor> got = runner ? runner(rule_, inputs) : compiled_->run_ordered(inputs);
     const Ruled wanted = ruled(rule_, op_, inputs);
     const std::vector<Tensor> exact = in_f64(op_, wanted.node->attrs, wanted.operands);
-    own_.clear(), nudged_.clear(), unrounded_.reset(), overflows_.reset();
+    own_.clear(), nudged_.clear(), unrounded_.reset(), rounded_blocks_.reset(), overflows_.reset();
     for (size_t r = 0; r < got.size(); ++r) {
       if (got[r].type() != wanted.results[r].type()) return text_of("is ", got[r].type());
       if (got[r].dtype() != f32) {
@@ -236,6 +237,8 @@ class NarrowOp {
         if (rounds_within(op_)) e += kTimesOwnError * sensitivity(wanted, exact, r, i, rounding_of(low_).unit);
         else e += of_operands_not_rounded(wanted, exact, inputs, r, i);
         if (is_near(y, f, once, rounding, e)) continue;
+        if (const auto rounded_blocks = of_rounded_blocks(wanted, r, i))
+          if (is_near(y, *rounded_blocks, once, rounding, e)) continue;
         if (is_not_rounded(y, exact, r, i, e)) continue;
         if (is_excused(y, f, rounding, wanted, r, i)) {
           ++tally.excused, ++tally.of_op[op_.name];
@@ -302,6 +305,23 @@ class NarrowOp {
       if (const double apart = std::abs(load<double>(with[r], i) - load<double>(exact[r], i)); std::isfinite(apart))
         sum += apart;
     return sum;
+  }
+  /// The element where the decoded values of operands in blocks are rounded to the low type; none without such
+  /// operands.
+  std::optional<double> of_rounded_blocks(const Ruled& wanted, size_t r, size_t i) {
+    if (!rounded_blocks_) {
+      rounded_blocks_.emplace();
+      std::vector<Tensor> operands = as_f64(wanted.operands);
+      bool has_blocks = false;
+      for (Tensor& t : operands) {
+        if (!is_block(t.dtype())) continue;
+        has_blocks = true;
+        t = as_f64(run_op(op::dequantize_blocks, DequantizeBlocksAttrs{low_}, std::array{t})[0]);
+      }
+      if (has_blocks) *rounded_blocks_ = run_op(op_, wanted.node->attrs, operands);
+    }
+    if (rounded_blocks_->empty()) return {};
+    return load<double>((*rounded_blocks_)[r], i);
   }
   /// Whether f32 itself, by the op's kernel or by its parts, is off as far on the same operands, or overflows.
   bool is_excused(double y, double f, const Rounding& rounding, const Ruled& wanted, size_t r, size_t i) {
@@ -373,6 +393,7 @@ class NarrowOp {
   // Of one set of numbers, made when they are asked for:
   std::vector<std::vector<Tensor>> own_;
   std::optional<std::vector<std::vector<Tensor>>> unrounded_;
+  std::optional<std::vector<Tensor>> rounded_blocks_;  // empty: no operand is in blocks
   std::optional<bool> overflows_;
   std::map<double, std::vector<std::vector<Tensor>>> nudged_;  // by unit
 };

@@ -14,7 +14,8 @@ extern const OpDef dynamic_quantize, dynamic_quantize_matmul, dynamic_quantize_c
 
 struct DynamicQuantizeAttrs {
   Axes axes = {};         ///< elements along them share a scale; empty: each element has its own
-  int64_t largest = 127;  ///< the largest magnitude of a code, 1 to 32767; codes are i8 up to 127, else i16
+  int64_t largest = 127;  ///< the largest magnitude of a code, 1 to 32767; codes are i8 if it is at most 127 and there
+                          ///< are no outliers, else i16
   /// How many of the elements that share a scale may have codes beyond `largest`, up to kLargestOutlier.
   int64_t outliers = 0;
   RLX_FIELDS(DynamicQuantizeAttrs, field("axes", &DynamicQuantizeAttrs::axes),
@@ -29,13 +30,15 @@ struct DynamicQuantized {
 /// scale = max(|x|) / largest over `axes`, at least 2^-126; codes = round(x (1 / scale)), ties to even. Where an
 /// element is infinite or NaN, all that share its scale get NaN for a scale and codes of 0.
 ///
-/// With `outliers` = o above 0, the o largest magnitudes do not make the scale: it is the greatest of 2^-126, of the
-/// (o + 1)-th largest |x| / largest (0 where there are not as many) and of max(|x|) / kLargestOutlier. Codes are i16.
+/// With `outliers` = o above 0, the o largest magnitudes do not make the scale. Let a be the (o + 1)-th largest |x|, or
+/// 0 where there are not as many elements: the scale is the greatest of 2^-126, a / largest and max(|x|) /
+/// kLargestOutlier.
 ///
 /// x is f32 or f64; another dtype, an invalid axis or `largest`, outliers below 0 or above 32767, and outliers beside a
 /// `largest` above kLargestOutlier are invalid_argument. |codes * scale - x| is at
-/// most scale / 2 + 2^-23 |x| (f64: 2^-52 |x|), for the roundings of 1 / scale and of the product; so for scales up to
-/// 2^126 (f64: 2^1022), whose reciprocals are normal numbers. The scale of no elements is 2^-126. Codes have no
+/// most scale / 2 + 2^-23 |x| (f64: 2^-52 |x|), for the roundings of 1 / scale and of the product. This bound holds for
+/// scales up to 2^126 (f64: 2^1022), whose reciprocals are normal numbers. Where `axes` have no elements, the scale is
+/// 2^-126. Codes have no
 /// derivative: unlike through the products below, a gradient reaches x through the scale alone.
 DynamicQuantized dynamic_quantize(Value x, Axes axes, int64_t largest = 127, int64_t outliers = 0);
 
@@ -53,22 +56,23 @@ struct DynamicQuantizeMatmulAttrs {
              field("x_largest", &DynamicQuantizeMatmulAttrs::x_largest),
              field("x_outliers", &DynamicQuantizeMatmulAttrs::x_outliers));
 };
-/// The optional operands bias[output channel] and residual, which has the result's dims, of x's dtype (an empty Value:
-/// none), and the activation. A product adds the residual behind the activation, a convolution before it. What a
-/// product's activation gives is multiplied by factor[output channel]; a convolution takes no factor.
+/// What follows the sums; an empty Value means none. `bias` and `factor` have one element for each output channel, in
+/// f32 beside x of f16 or bf16, else in x's dtype; `residual` has the result's dims and x's dtype. A product adds the
+/// residual after the activation, whose result it multiplies by the factor; a convolution adds it before the
+/// activation, and takes no factor.
 struct DynamicEpilogue {
   Value bias = {}, residual = {};
   Activation activation = Activation::none;
   Value factor = {};
 };
-/// activation(sum * w_scale[n] * x_scale[row] + bias) * factor + residual, the lesser scale first, so that nothing is
-/// infinite on the way to a smaller number; in x's dtype, f32 or f64, or in f32, rounded once, for x of f16 or bf16.
-/// x[..., k] has a scale for each row (along k); w is i8, [k, n], with `transpose_rhs` [n, k]; w_scale[n], the bias and
-/// the factor are of the dtype computed in, the residual of x's. `sum` is the product of the codes in i32: exact while
-/// 127 * (x_largest * k + kLargestOutlier * x_outliers) < 2^31 (codes of w from -127 to 127), then it wraps. The
-/// builder sets has_bias, has_factor and has_residual. The gradient looks through the rounding of x (straight-through):
-/// it is that of fused_matmul with w * w_scale. Errors: invalid_argument for dtypes, `x_largest` and `x_outliers`,
-/// shape_mismatch where ranks are wrong or dims do not fit.
+/// activation(sum * w_scale[n] * x_scale[row] + bias) * factor + residual. The smaller scale is multiplied first, so
+/// that nothing overflows on the way to a smaller number. It is computed in x's dtype, f32 or f64, or in f32, rounded
+/// once, for x of f16 or bf16. x[..., k] has a scale for each row (along k); w is i8, [k, n], with `transpose_rhs` [n,
+/// k]; w_scale[n], the bias and the factor are of the dtype computed in, the residual of x's. `sum` is the product of
+/// the codes in i32: exact while 127 * (x_largest * k + kLargestOutlier * x_outliers) < 2^31 (codes of w from -127 to
+/// 127); beyond that bound it wraps. The builder sets has_bias, has_factor and has_residual. The gradient looks through
+/// the rounding of x (straight-through): it is that of fused_matmul with w * w_scale. Errors: invalid_argument for
+/// dtypes, `x_largest` and `x_outliers`, shape_mismatch where ranks are wrong or dims do not fit.
 Value dynamic_quantize_matmul(Value x, Value w, Value w_scale, const DynamicEpilogue& epilogue = {},
                               bool transpose_rhs = false, int64_t x_largest = 127, int64_t x_outliers = 0);
 

@@ -18,7 +18,7 @@ class BodyCall {
     for (const Type& t : body.output_types()) sizes_.push_back(byte_size(t.dtype));
   }
   size_t scratch_bytes() const { return body_.arena_bytes() + body_.table_bytes() + aligned(sizes_.size() * kScalar); }
-  /// The sub-graph with memory of one run, whose `control` it has; the BodyCall must outlive it. Set `inputs`, call it,
+  /// The sub-graph with the memory and the control of one run; the BodyCall must outlive it. Set `inputs`, call it,
   /// then read `result(r)`.
   struct Ready : BodyPlan::Ready {
     const BodyCall& call;

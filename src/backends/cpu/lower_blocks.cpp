@@ -135,7 +135,7 @@ Prepared tiled_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
 
 Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   BlockEpilogue tail = epilogue_of(c);
-  // A strip of decoded columns stays in the L2 cache, and is made of panels of three vectors.
+  // A strip of decoded columns stays in the L2 cache up to a k of some 5,000, and is made of panels of three vectors.
   int64_t strip = std::clamp<int64_t>((int64_t{1} << 18) / std::max<int64_t>(k, 1) / 48 * 48, 48, 96);
   kernels::BatchedGemmSpec s;
   s.m = m, s.k = k;
@@ -143,8 +143,10 @@ Prepared many_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   s.y_m_stride = n, s.y_n_stride = 1;
   s.lhs_dtype = c.operands[0].dtype, s.y_dtype = c.results[0].dtype;
   s.epilogue = tail.epilogue, s.policy = c.policy;
-  // Beside x in bf16 weights are rounded to bf16, as for tiles, where that makes products faster.
-  const bool is_narrow = s.lhs_dtype == bf16 && kernels::product_target().has_bf16_dots && !c.policy.batch_invariant;
+  // If x is bf16 and the processor has dot products of bf16, decoded weights are rounded to bf16, as for tiles: what
+  // that loses is less than what quantizing them has lost. Weights of f16 would lose three of their own bits.
+  const bool is_narrow = s.lhs_dtype == bf16 && c.operands[1].dtype != f16 && kernels::product_target().has_bf16_dots &&
+                         !c.policy.batch_invariant;
   s.rhs_dtype = is_narrow ? bf16 : f32;
   auto product_of = [&](int64_t columns) {
     s.n = columns;

@@ -140,10 +140,9 @@ std::string when_dynamic_product(const Question& q) {
   if (t != f32 && t != bf16) return text_of("no kernel quantizes ", q.operands[0]);
   const auto& a = q.node.attrs.as<DynamicQuantizeMatmulAttrs>();
   if (a.x_outliers > kernels::kMostOutliers)
-    return text_of("the kernel has at most ", kernels::kMostOutliers, " outliers in a row, and ", a.x_outliers,
-                   " are asked for");
+    return text_of("the kernel takes x_outliers up to ", kernels::kMostOutliers, ", not ", a.x_outliers);
   if (a.x_outliers > 0 && a.x_largest > 127)
-    return text_of("outliers are of rows whose other values are at most 127, and not ", a.x_largest);
+    return text_of("x_outliers above 0 needs x_largest up to 127, not ", a.x_largest);
   return refusal_of_largest(a.x_largest);
 }
 Prepared lower_dynamic_product(const LoweringContext& c) { return std::make_unique<DynamicProductStep>(c); }

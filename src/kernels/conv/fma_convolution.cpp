@@ -64,9 +64,9 @@ struct OutputGroup {
   int64_t count;
 };
 constexpr int64_t kMaxGroups = 32;
-/// Groups of few outputs fill tiles badly. So if a task has no more than these, a block of one run is computed for a
-/// list of the outputs that need it: 3 x 3 over 7 x 7 pixels takes 0.93 of the time. Over 14 x 14 pixels lists gain
-/// nothing.
+/// Groups of few outputs fill tiles badly. So if a task has at most kFewOutputs outputs, a block of one tap is computed
+/// only for a list of the outputs that read something but padding at that tap: 3 x 3 over 7 x 7 pixels takes 0.93 of
+/// the time. Over 14 x 14 pixels lists gain nothing.
 constexpr int64_t kFewOutputs = 64, kMaxListedTaps = 9;
 
 /// How many tiles of `height` or `height` - 1 outputs compute `count` outputs, and how many of them are the higher
@@ -139,9 +139,9 @@ struct PanelSums {
   const char* next;                ///< weights to prefetch
   int64_t next_bytes, prefetched;  ///< all of them, and with each tile
   float* sums;                     ///< [outputs, channels of the panel]
-  int64_t ahead;                   ///< if x is to be prefetched, from one output's pixel to the next one's, else 0
+  int64_t ahead;                   ///< floats between the pixels of neighbouring outputs if x is prefetched, else 0
   bool is_first;                   ///< there are no sums of earlier blocks
-  bool stores, streams;            ///< the results are stored to y, past the caches
+  bool stores, streams;            ///< the block stores results to y; it does so by non-temporal stores
   float* y;                        ///< at the panel's first channel, as all below
   ClampedEpilogue epilogue;
 };
@@ -184,7 +184,8 @@ HWY_NOINLINE const char* sum_tiles(const PanelSums& p, const OutputPixel* output
       const float* x[kPixels];
       RLX_UNROLL for (int i = 0; i < kPixels; ++i) x[i] = p.x + outputs[i].x + p.runs[r].x;
       for (int64_t k = 0; k < terms; ++k, w += width) {
-        // The pixels of the next tile, if it goes on with the row. With one vector it would cost a tenth of the time.
+        // Prefetches the next tile's pixels, if it goes on with the row. For one vector it would cost a tenth of the
+        // time.
         if constexpr (kVectors > 1)
           if (p.ahead != 0 && k % kLineFloats == 0)
             RLX_UNROLL for (int i = 0; i < kPixels; ++i) __builtin_prefetch(x[i] + k + p.ahead * kPixels);
@@ -495,7 +496,7 @@ void compute_task(const ConvolutionTask& t) {
   p.sums = sums;
   const int64_t group_count =
       list_outputs(t, tile_height(panels.begin(t.panel_begin + 1) - panels.begin(t.panel_begin)), outputs, groups);
-  // The first and the last block begin and end the sums of all outputs.
+  // Lists are not used for the first and the last block, which begin and end the sums of all outputs.
   const int64_t output_count = (t.image_end - t.image_begin) * (t.row_end - t.row_begin) * a.out_dims[1];
   const bool by_lists = sizes.lists > 0 && output_count <= kFewOutputs && t.blocks->size() == t.runs->size();
   OutputGroup with_tap[kMaxListedTaps];

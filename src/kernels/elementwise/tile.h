@@ -42,11 +42,12 @@ void repeat_element(const std::byte* element, std::byte* to, int64_t count) {
   std::memcpy(&value, element, sizeof(T));
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * int64_t{sizeof(T)}, &value, sizeof(T));
 }
-/// Fills `to` with `count` copies of one element of `bytes` bytes: a few one by one, then as many as there are at once.
+/// Fills `to` with `count` copies of one element of `bytes` bytes: a few one by one; then what is
+/// filled is copied, which doubles it each time.
 inline void repeat_element(size_t bytes, const std::byte* element, std::byte* to, int64_t count) {
   constexpr int64_t kFew = 16;
   const int64_t first = std::min(count, kFew);
-  // Registers of most dtypes have these sizes; small programs feel the switch of with_bits().
+  // Registers of most dtypes have these sizes; the switch of with_bits() costs small programs measurable time.
   if (bytes == 4) repeat_element<uint32_t>(element, to, first);
   else if (bytes == 8) repeat_element<uint64_t>(element, to, first);
   else with_bits(static_cast<int64_t>(bytes), [=]<class T>() { repeat_element<T>(element, to, first); });

@@ -1,10 +1,11 @@
 // Products with weights in block formats (GGUF's Q4_0, Q4_K, ...), and decoding of such blocks. Most formats have
 // vector decoders (block_formats-inl.h); blocks of the others (IQ1 to IQ3, TQ1_0, Q1_0, Q2_0, Q8_K) are decoded by
-// scalar code, one by one, into the L1 cache. Decoded values equal those of
-// rlx::block_decoder bit by bit. Neighbour: quantized_weights.h, for quantized values with separate scales.
+// scalar code, one by one, into the L1 cache. Values decoded to f32 equal those of
+// rlx::block_decoder bit by bit; to bf16 they are these, rounded. Neighbour: quantized_weights.h, for quantized values
+// with separate scales.
 //
-// Weights of f16 and bf16 beside x in f32 are products of the same kind: a half is a block of one element. Their rows
-// are multiples of kHalvesTogether.
+// Weights of f16 and bf16 beside x in f32 are products of the same kind: a half is a block of one element. The length
+// of a row is a multiple of kHalvesTogether.
 #pragma once
 
 #include "kernels/gemm/gemm.h"

@@ -2,8 +2,8 @@
 // tiles of bytes for tiles and VNNI. Values beyond 127 take two bytes there, 128 high + low with low from 0 to 127,
 // which lie in two planes and are multiplied one after the other. VNNI's unsigned operand has 128 added to signed
 // bytes: sum (x + 128) w is 128 sum w too large, and the sums of the columns are packed behind the weights. Of outliers
-// the bytes hold the lower 8 bits; what is above them stands in a list for each row, and is multiplied by the weights
-// that it meets, column by column, once a block's sums are there.
+// the bytes hold the lower 8 bits; what is above them stands in a list for each row. It is multiplied by its weights,
+// 32 columns at a time, and added to a block's sums after the block's product.
 #include "kernels/quant/dynamic_product.h"
 
 #include <algorithm>
@@ -32,11 +32,10 @@
 namespace rlx::kernels {
 namespace {
 
-/// A quantized value of more than 8 bits: 256 times the bits above its lower byte (-64 to 64), and where the weights
-/// are that it is multiplied with.
+/// A quantized value of more than 8 bits.
 struct Outlier {
-  int32_t at;  ///< bytes from the beginning of 32 packed columns to its four weights of each, and which one: 0 to 3
-  int32_t high;
+  int32_t at;  ///< byte offset of its weight for the first of 32 packed columns; at % 4 is its place among four weights
+  int32_t high;  ///< the value minus its sign-extended lower byte: a multiple of 256
 };
 constexpr int64_t kQuadBytes = 64;  // four weights of 16 columns
 constexpr int32_t kLargestOutlier = 16383;

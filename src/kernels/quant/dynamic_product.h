@@ -20,7 +20,7 @@ struct Int8Weights {
   int64_t k = 0, n = 0;
   const char* packed = nullptr;
   Int8DotIsa isa = best_int8_dot_isa();
-  /// The largest quantized value of the rows that are multiplied with it, 1 to 16383. Sums are exact while 127 *
+  /// The largest magnitude of a quantized x that is no outlier, 1 to 16383. Sums are exact while 127 *
   /// x_largest * k is below 2^31, and wrap beyond. Above 127 all instructions but `pairs` multiply twice, once for each
   /// plane (below).
   int32_t x_largest = 127;
@@ -38,15 +38,16 @@ size_t int8_weights_bytes(const Int8Weights& weights);
 void pack_int8_weights(const Int8Weights& weights, const int8_t* w, int64_t k_stride, int64_t n_stride,
                        char* out) noexcept;
 
-/// Bytes for `rows` quantized rows and their scales; the caller owns that memory and aligns it to 64 bytes.
+/// Bytes for `rows` quantized rows, their scales and lists of outliers; the caller owns that memory and aligns it to 64
+/// bytes.
 size_t quantized_rows_bytes(const Int8Weights& weights, int64_t rows);
 /// `first` of multiply_quantized_rows() is a multiple of this, as quantized rows lie in blocks of two tiles of 16 rows.
 /// quantize_rows() takes any range.
 inline constexpr int64_t kQuantizedRows = 32;
 /// Quantizes rows [begin, end) of the `rows` that `out` is for, as dynamic_quantize does (rlx/ops/dynamic_quantize.h):
-/// scale = max(|x|) / weights.x_largest, at least 2^-126, or with outliers the greater of the first |x| behind them /
-/// x_largest and of max(|x|) / 16383; values = round(x * (1 / scale)), ties to even. A row with a number that is not
-/// finite gets a scale of NaN and values of 0. x is of `dtype`, f32 or bf16. Row i begins at element
+/// scale = max(|x|) / weights.x_largest, or with outliers the greater of a / x_largest and max(|x|) / 16383, where a is
+/// the (x_outliers + 1)-th largest |x|; at least 2^-126; values = round(x * (1 / scale)), ties to even. A row with a
+/// number that is not finite gets a scale of NaN and values of 0. x is of `dtype`, f32 or bf16. Row i begins at element
 /// i * x_stride; x may be null if k is 0.
 void quantize_rows(const Int8Weights& weights, const void* x, DType dtype, int64_t x_stride, int64_t begin, int64_t end,
                    int64_t rows, void* out) noexcept;

@@ -48,7 +48,7 @@ struct Minimum {
   static float scalar(float x, float y) { return x != x || x < y ? x : y; }
 };
 
-/// The lanes' sum (product, ...), by halves: then a sum waits for four additions of sixteen lanes, not for fifteen.
+/// The lanes' sum (product, ...), by halves: sixteen lanes need four dependent additions instead of fifteen.
 template <class Op>
 HWY_INLINE float across_lanes(F32Tag d, F32Vec v) {
   HWY_ALIGN float lanes[hn::MaxLanes(F32Tag())];
@@ -64,7 +64,7 @@ template <class Op, int kRows, int kVectors, class T>
 void reduce_rows(const T* x, int64_t stride, int64_t n, float* results) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d)), step = kVectors * lanes;
-  // Divided over the lanes of a row's accumulators, a block is at most kPartialSumTerms long.
+  // Each lane of an accumulator sums at most kPartialSumTerms terms of a block.
   const int64_t block = std::is_same_v<Op, Sum> ? kPartialSumTerms * step : std::numeric_limits<int64_t>::max();
   double totals[kRows] = {};
   for (int64_t i = 0;;) {

@@ -167,7 +167,7 @@ inline HWY_NOINLINE void pack_pairs(const BF16* from, int64_t k_stride, int64_t 
                                     int64_t width, BF16* out) {
   int64_t columns = 0, pairs = 0;  // that are packed at once
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  // Along k each pair is adjacent already, as a number of 32 bits, and such numbers are transposed.
+  // If k_stride is 1, both elements of a pair are adjacent, so that pairs are transposed as numbers of 32 bits.
   constexpr int64_t kColumns = hn::MaxLanes(F32Tag());
   if (k_stride == 1 && n_stride % 2 == 0)
     for (; columns + kColumns <= count; columns += kColumns)
