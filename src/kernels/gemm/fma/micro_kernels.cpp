@@ -296,7 +296,7 @@ void multiply(const BlockProduct& b) {
 
   HWY_ALIGN T bias[kTileRows * kTileVectors * HWY_MAX_BYTES / sizeof(T)];
   HWY_ALIGN T sums[kTileRows * kTileVectors * HWY_MAX_BYTES / sizeof(T)];
-  std::fill(std::begin(bias), std::end(bias), T(0));
+  if (!epilogue.bias) std::fill(std::begin(bias), std::end(bias), T(0));  // else each panel's is packed
 
   int64_t panels = 1;
   for (int64_t p = b.panel_begin; p < b.panel_end; p += panels) {
