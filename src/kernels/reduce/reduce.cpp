@@ -29,7 +29,7 @@ namespace {
 struct Sum {
   static constexpr float neutral = 0;
   static HWY_INLINE F32Vec combine(F32Vec x, F32Vec y) { return hn::Add(x, y); }
-  static float scalar(float x, float y) { return x + y; }
+  static double scalar(double x, double y) { return x + y; }
 };
 struct Product {
   static constexpr float neutral = 1;
@@ -48,14 +48,20 @@ struct Minimum {
   static float scalar(float x, float y) { return x != x || x < y ? x : y; }
 };
 
-/// The lanes' sum (product, ...), by halves: sixteen lanes need four dependent additions instead of fifteen.
+/// The lanes' sum (product, ...), by halves: sixteen lanes need four dependent additions instead of fifteen. Sums are
+/// added in double, as those of blocks are.
 template <class Op>
-HWY_INLINE float across_lanes(F32Tag d, F32Vec v) {
+HWY_INLINE auto across_lanes(F32Tag d, F32Vec v) {
+  using Wide = std::conditional_t<std::is_same_v<Op, Sum>, double, float>;
   HWY_ALIGN float lanes[hn::MaxLanes(F32Tag())];
   hn::Store(v, d, lanes);
-  RLX_UNROLL for (size_t half = hn::Lanes(d) / 2; half > 0; half /= 2) RLX_UNROLL for (size_t i = 0; i < half; ++i)
-      lanes[i] = Op::scalar(lanes[i], lanes[i + half]);
-  return lanes[0];
+  Wide halves[hn::MaxLanes(F32Tag())];
+  size_t half = hn::Lanes(d) / 2;
+  RLX_UNROLL for (size_t i = 0; i < half; ++i) halves[i] =
+      Op::scalar(static_cast<Wide>(lanes[i]), static_cast<Wide>(lanes[i + half]));
+  RLX_UNROLL for (half /= 2; half > 0; half /= 2) RLX_UNROLL for (size_t i = 0; i < half; ++i) halves[i] =
+      Op::scalar(halves[i], halves[i + half]);
+  return halves[0];
 }
 
 /// Reduces kRows contiguous rows, `stride` elements apart, kVectors neighbouring vectors of each at a time. A sum is
@@ -89,8 +95,9 @@ void reduce_rows(const T* x, int64_t stride, int64_t n, float* results) {
     RLX_UNROLL for (int k = 0; k < kRows; ++k) {
       RLX_UNROLL for (int apart = kVectors / 2; apart > 0; apart /= 2) RLX_UNROLL for (int v = 0; v < apart; ++v)
           a[k][v] = Op::combine(a[k][v], a[k][v + apart]);
-      results[k] = across_lanes<Op>(d, a[k][0]);
-      totals[k] += static_cast<double>(results[k]);
+      const auto of_block = across_lanes<Op>(d, a[k][0]);
+      if constexpr (std::is_same_v<Op, Sum>) totals[k] += of_block;
+      else results[k] = of_block;
     }
     if (i >= n) break;
   }
