@@ -471,8 +471,8 @@ PackedQuantizedWeights as_tiles(const Int8Weights& w) {
 int64_t plane_bytes(const Int8Weights& w, int64_t rows) {
   return rounded_up(rows, kTileBlockRows) / kTileRows * left_tile_bytes(w.k);
 }
-/// Whether what outliers have above 8 bits stands in lists, behind the scales.
-bool has_lists(const Int8Weights& w) { return w.x_outliers > 0 && !is_in_pairs(w); }
+/// Whether what outliers have above 8 bits stands in lists, behind the scales. Rows without values have no outliers.
+bool has_lists(const Int8Weights& w) { return w.x_outliers > 0 && w.k > 0 && !is_in_pairs(w); }
 size_t scale_bytes(int64_t rows) { return static_cast<size_t>(aligned(rounded_up(rows, kQuantizedRows) * 4)); }
 size_t list_bytes(const Int8Weights& w, int64_t rows) {
   return has_lists(w) ? static_cast<size_t>(aligned(rows * w.x_outliers * static_cast<int64_t>(sizeof(Outlier)))) : 0;
