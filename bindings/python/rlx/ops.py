@@ -2592,10 +2592,10 @@ def dynamic_quantize_matmul(x, w, w_scale, bias=None, factor=None, residual=None
     """fused_matmul in 8-bit integers: activation(f32(sum) w_scale x_scale + bias) factor + residual, the lesser
     scale multiplied first, where sum is the product, in i32, of codes w[k, n] ([n, k] if transpose_rhs) with the
     codes of x[..., k], which dynamic_quantize makes by row, up to x_largest, with x_outliers outliers.
-    w_scale[n], bias[n] if has_bias, residual[..., n] if has_residual. Beside x of f16 or bf16, w_scale, bias and
-    factor are f32, as all between is, and the result is rounded once. Sums are exact while 127 (x_largest k +
-    16383 x_outliers) is below 2^31, and wrap beyond. Its derivative looks through the rounding of x: that of
-    fused_matmul with w w_scale.
+    w_scale[n], bias[n] if has_bias, factor[n] if has_factor, residual[..., n] if has_residual. Beside x of f16 or
+    bf16, w_scale, bias and factor are f32, as all between is, and the result is rounded once. Sums are exact
+    while 127 (x_largest k + 16383 x_outliers) is below 2^31, and wrap beyond. Its derivative looks through the
+    rounding of x: that of fused_matmul with w w_scale.
 
     Source: LLM.int8, Dettmers et al., NeurIPS 2022, section 3.1: vector-wise quantization; ONNX Runtime,
     com.microsoft DynamicQuantizeMatMul, with a scale for each row and no zero points
