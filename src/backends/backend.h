@@ -125,6 +125,7 @@ struct LoadOptions {
   std::string keep_in = {};
   /// Of products of f32, as CompileOptions::accuracy and batch_invariant ask for them.
   bool exact = false, row_relative = false, batch_invariant = false;
+  bool int8 = false;     ///< CompileOptions::compute is as_i8: products that the passes left may round x, too
   bool narrow = false;   ///< CompileOptions::narrow
   Bindings bounds = {};  ///< CompileOptions::bounds; no run exceeds them
 };

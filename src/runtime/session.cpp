@@ -48,6 +48,7 @@ void CompiledGraph::State::compile() {
   load.exact = options.accuracy == Accuracy::exact;
   load.row_relative = options.accuracy == Accuracy::row_relative;
   load.batch_invariant = options.batch_invariant;
+  load.int8 = options.compute == Compute::as_i8;
   load.narrow = options.narrow;
   load.bounds = options.bounds;
   for (const auto& input : signature.inputs) load.donated.push_back(options.donate.contains(input.name));

@@ -392,7 +392,7 @@ class CpuExecutable final : public HostExecutable {
                         movable.states);
   }
 
-  kernels::ProductPolicy policy() const { return {options_.row_relative, options_.batch_invariant}; }
+  kernels::ProductPolicy policy() const { return {options_.row_relative, options_.batch_invariant, options_.int8}; }
 
   /// When params were bound: takes what an earlier process kept of them, and computes what depends on them alone.
   void start_packing() {

@@ -76,15 +76,26 @@ const std::byte* operand(const StepArgs& args, int i) {
   return i < 0 ? nullptr : args.in<std::byte>(static_cast<size_t>(i));
 }
 
+kernels::SplitDigits digits_of(const kernels::ProductPolicy& policy) {
+  return policy.int8 ? kernels::SplitDigits::two : kernels::SplitDigits::three;
+}
+bool may_split_rows(const kernels::ProductPolicy& policy, DType format, int64_t k) {
+  return (policy.row_relative || policy.int8) && kernels::splits_rows_beside(format, k);
+}
+
 Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
   BlockEpilogue tail = epilogue_of(c);
   DType x = c.operands[0].dtype;
   BlockWeightsProduct p{.format = c.operands[1].dtype, .k = k, .rows = m, .x_stride = k};
   p.y_dtype = c.results[0].dtype, p.y_stride = p.residual_stride = n, p.epilogue = tail.epilogue;
   const size_t converted = x == f32 ? 0 : aligned(static_cast<size_t>(m * k) * sizeof(float));
-  const bool has_digits = m == 1 && kernels::has_digits_beside(p.format, k, n);
-  const bool splits = m == 1 && !has_digits && c.policy.row_relative && kernels::splits_rows_beside(p.format, k);
-  const size_t row_bytes_of_x = has_digits ? kernels::digit_row_bytes(k) : splits ? kernels::split_row_bytes(k) : 0;
+  const bool has_digits =
+      m == 1 && kernels::has_digits_beside(p.format, k, n) && !(c.policy.int8 && may_split_rows(c.policy, p.format, k));
+  const kernels::SplitDigits digits = digits_of(c.policy);
+  const bool splits = m == 1 && !has_digits && may_split_rows(c.policy, p.format, k);
+  const size_t row_bytes_of_x = has_digits ? kernels::digit_row_bytes(k)
+                                : splits   ? kernels::split_row_bytes(digits, k)
+                                           : 0;
   const size_t scratch = converted + aligned(row_bytes_of_x);
   const char* const how = has_digits ? " digits " : splits ? " split " : " ";
   double work_ns = static_cast<double>(n * k) * 0.1;
@@ -95,11 +106,11 @@ Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {
     all.bias = operand(args, tail.bias), all.residual = operand(args, tail.residual);
     void* const row_of_x = args.scratch + converted;
     const bool are_digits = has_digits && kernels::make_digits(p.format, all.x, k, row_of_x);
-    const bool is_split = splits && kernels::split_row(p.format, all.x, k, row_of_x);
+    const bool is_split = splits && kernels::split_row(digits, p.format, all.x, k, row_of_x);
     const auto row_bytes = n * static_cast<int64_t>(byte_size(p.y_dtype));
     for_ranges(args, n, BlockWeightsProduct::kColumns, work_ns, [&](int64_t begin, int64_t end, int64_t) {
       if (are_digits) return kernels::multiply_digits(all, row_of_x, begin, end);
-      if (is_split) return kernels::multiply_split_row(all, row_of_x, begin, end);
+      if (is_split) return kernels::multiply_split_row(digits, all, row_of_x, begin, end);
       // If k is 0 there may be more rows here than the kernel takes in one call.
       for (int64_t row = 0; row < m; row += BlockWeightsProduct::kMaxRows) {
         BlockWeightsProduct call = all;
@@ -230,7 +241,8 @@ struct ExpertRows {
   size_t scratch_bytes() const {
     return order_bytes() + gathered_bytes() + aligned(static_cast<size_t>(most * n) * byte_size(y));
   }
-  /// Calls product(expert, x, rows, y, begin, end) with dense rows for columns [begin, end).
+  /// Calls product(expert, x, rows, y, begin, end, row) with dense rows for columns [begin, end). If it is the one row
+  /// that chose this expert, `row` says which it is among all m; else -1.
   template <class F>
   void run(const StepArgs& args, const float* x, std::byte* scratch, int64_t grain, double work_ns, F product) const {
     const kernels::GroupedRows order(args.in(2), index, m, experts, scratch);
@@ -248,7 +260,8 @@ struct ExpertRows {
         for (int64_t at = first; at < last; at += most) {
           const int64_t rows = std::min(most, last - at);
           const float* from = last - first == 1 ? x + order.rows[at] * k : gathered + at * k;
-          product(expert, from, rows, rows == 1 ? row_of(order.rows[at]) : together, begin, end);
+          product(expert, from, rows, rows == 1 ? row_of(order.rows[at]) : together, begin, end,
+                  last - first == 1 ? int64_t{order.rows[at]} : -1);
           for (int64_t r = 0; r < rows && rows > 1; ++r)
             std::memcpy(row_of(order.rows[at + r]) + begin * y_bytes, together + (r * n + begin) * y_bytes,
                         static_cast<size_t>((end - begin) * y_bytes));
@@ -354,17 +367,32 @@ Prepared lower_block_experts(const LoweringContext& c) {
   // Several rows are added up in another order than one.
   const ExpertRows rows{
       m, k, n, c.operands[1].shape[0], c.policy.batch_invariant ? 1 : p.kMaxRows, c.operands[2].dtype, p.y_dtype};
+  // Of many rows few are the only ones of their expert.
+  constexpr int64_t kMostSplitRows = 16;
+  const bool splits = m <= kMostSplitRows && !c.policy.batch_invariant && may_split_rows(c.policy, p.format, k);
+  const kernels::SplitDigits digits = digits_of(c.policy);
+  const size_t split_bytes = splits ? aligned(kernels::split_row_bytes(digits, k)) : 0;
   const double work_ns = static_cast<double>(m * n * k) * 0.1;
-  return make_step(
-      text_of(p.format, " experts ", m, "x", k, "x", n), converted + rows.scratch_bytes(), [=](const StepArgs& args) {
-        rows.run(args, as_f32(args, x, m * k), args.scratch + converted, p.kColumns, work_ns,
-                 [&](int64_t expert, const float* from, int64_t count, std::byte* to, int64_t begin, int64_t end) {
-                   BlockWeightsProduct call = p;
-                   call.x = from, call.rows = count, call.y = to;
-                   call.w = args.in<std::byte>(1) + expert * expert_bytes;
-                   kernels::multiply_block_weights(call, begin, end);
-                 });
-      });
+  return make_step(text_of(p.format, " experts ", m, "x", k, "x", n),
+                   converted + static_cast<size_t>(m) * split_bytes + rows.scratch_bytes(), [=](const StepArgs& args) {
+                     const float* const from_all = as_f32(args, x, m * k);
+                     std::byte* const split = args.scratch + converted;
+                     std::array<bool, kMostSplitRows> is_split = {};
+                     for (int64_t i = 0; splits && i < m; ++i)
+                       is_split[size_t(i)] =
+                           kernels::split_row(digits, p.format, from_all + i * k, k, split + size_t(i) * split_bytes);
+                     rows.run(args, from_all, split + static_cast<size_t>(m) * split_bytes, p.kColumns, work_ns,
+                              [&](int64_t expert, const float* from, int64_t count, std::byte* to, int64_t begin,
+                                  int64_t end, int64_t row) {
+                                BlockWeightsProduct call = p;
+                                call.x = from, call.rows = count, call.y = to;
+                                call.w = args.in<std::byte>(1) + expert * expert_bytes;
+                                if (splits && row >= 0 && is_split[size_t(row)])
+                                  return kernels::multiply_split_row(digits, call, split + size_t(row) * split_bytes,
+                                                                     begin, end);
+                                kernels::multiply_block_weights(call, begin, end);
+                              });
+                   });
 }
 
 std::string when_dequantize_blockwise(const Question& q) {
@@ -476,15 +504,16 @@ Prepared lower_quantized_experts(const LoweringContext& c) {
           if (whole.data) one.data = static_cast<const std::byte*>(whole.data) + expert * groups * p.n * whole.bits / 8;
           return one;
         };
-        rows.run(args, args.in<float>(0), args.scratch, kernels::QuantizedWeightsProduct::kColumns, work_ns,
-                 [&](int64_t expert, const float* from, int64_t count, std::byte* to, int64_t begin, int64_t end) {
-                   kernels::QuantizedWeightsProduct call = all;
-                   call.x = from, call.rows = count, call.y = reinterpret_cast<float*>(to);
-                   call.w.data = args.in<std::byte>(1) + expert * (p.k * p.n * bits / 8);
-                   call.scale = at_expert(all.scale, expert), call.zero_point = at_expert(all.zero_point, expert);
-                   call.bias = at_expert(all.bias, expert);
-                   kernels::multiply_quantized_weights(call, begin, end);
-                 });
+        rows.run(
+            args, args.in<float>(0), args.scratch, kernels::QuantizedWeightsProduct::kColumns, work_ns,
+            [&](int64_t expert, const float* from, int64_t count, std::byte* to, int64_t begin, int64_t end, int64_t) {
+              kernels::QuantizedWeightsProduct call = all;
+              call.x = from, call.rows = count, call.y = reinterpret_cast<float*>(to);
+              call.w.data = args.in<std::byte>(1) + expert * (p.k * p.n * bits / 8);
+              call.scale = at_expert(all.scale, expert), call.zero_point = at_expert(all.zero_point, expert);
+              call.bias = at_expert(all.bias, expert);
+              kernels::multiply_quantized_weights(call, begin, end);
+            });
       });
 }
 

@@ -41,10 +41,11 @@ struct Epilogue {
   bool operator==(const Epilogue&) const = default;
 };
 
-/// What products may do, as chosen in the compile options (Accuracy and batch_invariant in rlx/compile.h).
+/// What products may do, as chosen in the compile options (Accuracy, batch_invariant and Compute in rlx/compile.h).
 struct ProductPolicy {
   bool row_relative = false;     ///< errors may be relative to the largest numbers of a row and of a column
   bool batch_invariant = false;  ///< the bits of a row depend on that row and the other operand alone
+  bool int8 = false;             ///< beside weights in blocks, x may be rounded to integers of 15 bits
 
   bool operator==(const ProductPolicy&) const = default;
 };
