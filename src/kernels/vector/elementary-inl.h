@@ -43,14 +43,25 @@ HWY_INLINE V ScaleByPowerOfTwo(D d, V v, V n) {
 #endif
 }
 
+/// `x`, or `least` where it is less, for scaled_down(); AVX-512 leaves x as it is, as a mask keeps what follows from
+/// such an x out of the result.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V not_below(D d, V least, V x) {
+  (void)d, (void)least;
+#if HWY_TARGET == HWY_AVX3
+  return x;
+#else
+  return hn::Max(least, x);  // `least` is first, because x86 propagates only a second operand's NaN
+#endif
+}
 /// p * 2^n for p in [0.7, 1.5], or that times a power of two, and the integer n = shifted - exponent_magic(d), in
-/// [-151, 0]. It is rounded once, if it is subnormal. Where x is `least` the result is 0, which takes no multiplication
-/// by a power: processors that trap on subnormal results would be slow for every masked key.
+/// [-151, 0]. It is rounded once, if it is subnormal. Where x is not above `least` the result is 0, which takes no
+/// multiplication by a power: processors that trap on subnormal results would be slow for every masked key.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V scaled_down(D d, V x, V least, V p, V shifted, V n) {
 #if HWY_TARGET == HWY_AVX3
   (void)d, (void)shifted;
-  const __mmask16 is_more = _mm512_cmp_ps_mask(x.raw, least.raw, _CMP_NEQ_UQ);  // true for NaN
+  const __mmask16 is_more = _mm512_cmp_ps_mask(x.raw, least.raw, _CMP_NLE_UQ);  // true for NaN
   return V{_mm512_maskz_scalef_ps(is_more, p.raw, n.raw)};
 #else
   (void)n;
@@ -73,7 +84,7 @@ HWY_INLINE V Exp2Nonpositive(D d, V x) {
   static_assert(kShift >= 0 && kShift < 64);
   constexpr auto kScale = static_cast<float>(uint64_t{1} << kShift);
   const V least = hn::Set(d, -151.0f);  // 2^-150 is rounded to 0
-  x = hn::Max(least, x);                // the constant is first, because x86 propagates only a second operand's NaN
+  x = not_below(d, least, x);
   const V magic = exponent_magic(d), shifted = hn::Add(x, magic), n = hn::Sub(shifted, magic), r = hn::Sub(x, n);
   const V p = horner(d, r, kScale, kScale * 0.693146977738f, kScale * 0.240222422176f, kScale * 0.0555073348446f,
                      kScale * 0.00967150644708f, kScale * 0.00132648171459f);
@@ -93,7 +104,7 @@ struct Base {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V PowerNonpositive(D d, const Base& base, V x) {
   const V least = hn::Set(d, base.least), log2 = hn::Set(d, base.log2);
-  x = hn::Max(least, x);
+  x = not_below(d, least, x);
   const V magic = exponent_magic(d), shifted = hn::MulAdd(x, log2, magic), n = hn::Sub(shifted, magic);
   const V r = hn::MulAdd(x, hn::Set(d, base.rest), hn::MulSub(x, log2, n));
   const V p =
@@ -105,7 +116,7 @@ HWY_INLINE V PowerNonpositive(D d, const Base& base, V x) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpNonpositive(D d, V x) {
   const V least = hn::Set(d, -104.5f);  // e^-104 is rounded to 0
-  x = hn::Max(least, x);
+  x = not_below(d, least, x);
   const V magic = exponent_magic(d), log2e = hn::Set(d, 0x1.715476p+0f);
   const V shifted = hn::MulAdd(x, log2e, magic), n = hn::Sub(shifted, magic);
 #if HWY_NATIVE_FMA
