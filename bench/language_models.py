@@ -17,7 +17,7 @@ and its columns the milliseconds of each program, the least of all rounds; "RLX 
 bytes and the cache's take at the bandwidth that bench/limits measures in the same rounds, of an array of 1 GiB, which no cache holds (--gbs GIVEN takes another
 figure), with the part of that bandwidth that RLX has. Wall time counts: nothing else may run. Programs take turns in each round, in an order that goes round.
 
-RLX runs three times: by default (f32), with `--accuracy row_relative` and with `--compute bf16`; llama.cpp rounds activations to 8 bits beside
+RLX runs four times: by default (f32), with `--accuracy row_relative`, `--compute bf16` and `--compute int8`; llama.cpp rounds activations to 8 bits beside
 packed weights. "llama.cpp" is the wheel of the package xllamacpp, a build for AVX2 and without matrix tiles; programs given by --llama-bench are
 llama-bench of builds of one's own: of the sources in the source package of llama-cpp-python (vendor/llama.cpp), for example,
 
@@ -256,6 +256,7 @@ def file_with_tokens(options, kind): return options.folder / "genai" / f"{kind}.
 def programs(options):
     rlx = str(options.rlx)
     all_ = [Rlx(rlx, "RLX"), Rlx(rlx, "RLX row_relative", "--accuracy", "row_relative"), Rlx(rlx, "RLX bf16", "--compute", "bf16"),
+            Rlx(rlx, "RLX int8", "--compute", "int8"),
             Wheel("llama.cpp", "xllamacpp")]  # fmt: skip
     for given in options.llama_bench:
         name, _, path = given.partition("=")
@@ -287,7 +288,7 @@ def run(options):
                     print(f"round {turn + 1}, {kind}, {threads} thread(s), {peer.name}: "
                           + ", ".join(f"{t} {n}: {ms:.1f} ms" for (t, n), ms in times.items()), file=sys.stderr, flush=True)  # fmt: skip
     names = [p.name for p in peers if p.name not in failed]
-    ratios = [n for n in names if n not in ("RLX", "RLX row_relative", "RLX bf16")]
+    ratios = [n for n in names if n not in ("RLX", "RLX row_relative", "RLX bf16", "RLX int8")]
     print("| weights | threads | task | " + " | ".join(f"{n}, ms" for n in names) + " | " + " | ".join(f"RLX / {n}" for n in ratios)
           + " | limit, ms | RLX's part of it |")  # fmt: skip
     print("|---" * (5 + len(names) + len(ratios)) + "|")

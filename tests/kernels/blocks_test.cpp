@@ -12,6 +12,7 @@
 #include "kernels/quant/split_blocks.h"
 #include "kernels/quant/tiled_blocks.h"
 #include "kernels/threads/thread_pool.h"
+#include "kernels/vector/instruction_set.h"
 #include "kernels/vector/narrow_float.h"
 #include "rlx/blocks.h"
 #include "rlx/element.h"
@@ -330,21 +331,37 @@ struct SplitRow {
       : digits(d), memory(split_row_bytes(d, k) + 64), is_there(split_row(d, format, x, k, row())) {}
   char* row() { return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64; }
 };
+/// Calls f(digits) for each number of digits that rows are split into here, with all instructions and with AVX2's
+/// alone.
+template <class F>
+void for_each_split(const F& f) {
+  for (const char* isa : {"native", "avx2"}) {
+    const InstructionSetLimit* limit = nullptr;
+    try {
+      limit = instruction_set_limit(isa, "isa");
+    } catch (const Error& e) {
+      MESSAGE("skipped: ", e.what());
+      continue;
+    }
+    const InstructionSetScope scope(limit);
+    for (const SplitDigits digits : {SplitDigits::two, SplitDigits::three}) {
+      INFO(std::string(isa), ", digits ", digits == SplitDigits::two ? 2 : 3);
+      if (splits_rows_beside(digits, q8_0, 256)) f(digits);
+      else MESSAGE("skipped: no row is split into so many digits with ", used_instruction_set());
+    }
+  }
+}
 /// How much of 2^e is lost of a number where the largest beside it is below 2^e.
 double half_step(SplitDigits digits) { return digits == SplitDigits::two ? 0x1p-15 : 0x1p-23; }
 
 }  // namespace
 
 TEST_CASE("blocks: a row that is split into integers has sums within a rounding of its largest numbers") {
-  if (!splits_rows_beside(q8_0, 256)) {
-    MESSAGE("skipped: rows are split for AVX-512 VNNI alone");
-    return;
-  }
-  for (const int64_t k : {0, 128, 288, 16384 + 256}) CHECK(!splits_rows_beside(q8_0, k));
-  for (const SplitDigits digits : {SplitDigits::two, SplitDigits::three})
+  for_each_split([](SplitDigits digits) {
+    for (const int64_t k : {0, 128, 288, 16384 + 256}) CHECK(!splits_rows_beside(digits, q8_0, k));
     for (const DType format : {q8_0, q4_k, q6_k})
       for (const int64_t k : {256, 1024, 3072}) {
-        REQUIRE(splits_rows_beside(format, k));
+        REQUIRE(splits_rows_beside(digits, format, k));
         const int64_t columns = 67;
         const Blocks w(format, columns * k / info(format).block_elements, true, 31);
         for (const double size : {1.0, 1e-9, 1e9}) {
@@ -381,15 +398,12 @@ TEST_CASE("blocks: a row that is split into integers has sums within a rounding 
           CHECK(!SplitRow(digits, format, x.data(), k).is_there);
         }
       }
+  });
 }
 
 TEST_CASE("blocks: a column of a split row's product does not depend on the columns beside it") {
-  if (!splits_rows_beside(q8_0, 256)) {
-    MESSAGE("skipped: rows are split for AVX-512 VNNI alone");
-    return;
-  }
   constexpr int64_t kColumns = 71, kK = 768;
-  for (const SplitDigits digits : {SplitDigits::two, SplitDigits::three})
+  for_each_split([](SplitDigits digits) {
     for (const DType format : {q8_0, q4_k, q6_k}) {
       const Blocks w(format, kColumns * kK / info(format).block_elements, true, 33);
       const int64_t row_bytes = kK / info(format).block_elements * info(format).block_bytes;
@@ -410,6 +424,7 @@ TEST_CASE("blocks: a column of a split row's product does not depend on the colu
         CHECK(std::memcmp(&alone, &together[static_cast<size_t>(j)], sizeof alone) == 0);
       }
     }
+  });
 }
 
 namespace {
@@ -549,53 +564,49 @@ TEST_CASE_FIXTURE(MatrixTiles, "blocks: products of digits have bias, activation
 }
 
 TEST_CASE("blocks: numbers of few bits lose nothing in a split row") {
-  if (!splits_rows_beside(q8_0, 512)) {
-    MESSAGE("skipped: rows are split for AVX-512 VNNI alone");
-    return;
-  }
-  for (const int which : {0, 1, 2, 3, 4, 5}) {
-    const DType format = std::array{q8_0, q4_k, q6_k}[static_cast<size_t>(which % 3)];
-    const SplitDigits digits = which < 3 ? SplitDigits::two : SplitDigits::three;
-    const int64_t k = 512, columns = 9;
-    REQUIRE(splits_rows_beside(format, k));
-    std::vector<std::byte> bytes;
-    std::vector<float> numbers(static_cast<size_t>(k * columns));
-    // The scales are powers of two: so are all that f32 has to round.
-    test::Random random(41);
-    const DTypeInfo& f = info(format);
-    for (int64_t b = 0; b < k * columns / f.block_elements; ++b) {
-      std::vector<std::byte> block(static_cast<size_t>(f.block_bytes));
-      for (std::byte& byte : block) byte = static_cast<std::byte>(random.bits());
-      const uint16_t half = 0x3c00;  // 1
-      if (format == q6_k) {
-        for (int64_t i = 192; i < 208; ++i) block[static_cast<size_t>(i)] &= std::byte{7};
-        std::memcpy(block.data() + 208, &half, 2);
-      } else {
-        std::memcpy(block.data(), &half, 2);
-        if (format == q4_k) std::memcpy(block.data() + 2, &half, 2);
+  for_each_split([](SplitDigits digits) {
+    for (const DType format : {q8_0, q4_k, q6_k}) {
+      const int64_t k = 512, columns = 9;
+      REQUIRE(splits_rows_beside(digits, format, k));
+      std::vector<std::byte> bytes;
+      std::vector<float> numbers(static_cast<size_t>(k * columns));
+      // The scales are powers of two: so are all that f32 has to round.
+      test::Random random(41);
+      const DTypeInfo& f = info(format);
+      for (int64_t b = 0; b < k * columns / f.block_elements; ++b) {
+        std::vector<std::byte> block(static_cast<size_t>(f.block_bytes));
+        for (std::byte& byte : block) byte = static_cast<std::byte>(random.bits());
+        const uint16_t half = 0x3c00;  // 1
+        if (format == q6_k) {
+          for (int64_t i = 192; i < 208; ++i) block[static_cast<size_t>(i)] &= std::byte{7};
+          std::memcpy(block.data() + 208, &half, 2);
+        } else {
+          std::memcpy(block.data(), &half, 2);
+          if (format == q4_k) std::memcpy(block.data() + 2, &half, 2);
+        }
+        block_decoder(format)(block.data(), 1, numbers.data() + b * f.block_elements);
+        bytes.insert(bytes.end(), block.begin(), block.end());
       }
-      block_decoder(format)(block.data(), 1, numbers.data() + b * f.block_elements);
-      bytes.insert(bytes.end(), block.begin(), block.end());
-    }
-    std::vector<float> x(static_cast<size_t>(k)), y(static_cast<size_t>(columns));
-    for (float& v : x) v = static_cast<float>(random.below(2001) - 1000) / 8;
-    SplitRow row(digits, format, x.data(), k);
-    REQUIRE(row.is_there);
-    BlockWeightsProduct p;
-    p.format = format, p.w = bytes.data(), p.k = k, p.rows = 1, p.x = x.data(), p.x_stride = k;
-    p.y = y.data(), p.y_stride = columns;
-    multiply_split_row(digits, p, row.row(), 0, columns);
-    for (int64_t j = 0; j < columns; ++j) {
-      double sum = 0, magnitude = 0;
-      for (int64_t i = 0; i < k; ++i) {
-        const double term = static_cast<double>(x[static_cast<size_t>(i)]) *
-                            static_cast<double>(numbers[static_cast<size_t>(j * k + i)]);
-        sum += term, magnitude += std::abs(term);
+      std::vector<float> x(static_cast<size_t>(k)), y(static_cast<size_t>(columns));
+      for (float& v : x) v = static_cast<float>(random.below(2001) - 1000) / 8;
+      SplitRow row(digits, format, x.data(), k);
+      REQUIRE(row.is_there);
+      BlockWeightsProduct p;
+      p.format = format, p.w = bytes.data(), p.k = k, p.rows = 1, p.x = x.data(), p.x_stride = k;
+      p.y = y.data(), p.y_stride = columns;
+      multiply_split_row(digits, p, row.row(), 0, columns);
+      for (int64_t j = 0; j < columns; ++j) {
+        double sum = 0, magnitude = 0;
+        for (int64_t i = 0; i < k; ++i) {
+          const double term = static_cast<double>(x[static_cast<size_t>(i)]) *
+                              static_cast<double>(numbers[static_cast<size_t>(j * k + i)]);
+          sum += term, magnitude += std::abs(term);
+        }
+        INFO(std::string(name_of(format)), ", column ", j);
+        CHECK(std::abs(static_cast<double>(y[static_cast<size_t>(j)]) - sum) <= 0x1p-22 * magnitude);
       }
-      INFO(std::string(name_of(format)), ", column ", j);
-      CHECK(std::abs(static_cast<double>(y[static_cast<size_t>(j)]) - sum) <= 0x1p-22 * magnitude);
     }
-  }
+  });
 }
 
 namespace {

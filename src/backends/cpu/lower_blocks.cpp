@@ -80,7 +80,7 @@ kernels::SplitDigits digits_of(const kernels::ProductPolicy& policy) {
   return policy.int8 ? kernels::SplitDigits::two : kernels::SplitDigits::three;
 }
 bool may_split_rows(const kernels::ProductPolicy& policy, DType format, int64_t k) {
-  return (policy.row_relative || policy.int8) && kernels::splits_rows_beside(format, k);
+  return (policy.row_relative || policy.int8) && kernels::splits_rows_beside(digits_of(policy), format, k);
 }
 
 Prepared few_rows(const LoweringContext& c, int64_t m, int64_t k, int64_t n) {

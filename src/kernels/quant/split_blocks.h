@@ -1,20 +1,20 @@
-// Products of one row with weights in blocks of q8_0, q4_k or q6_k, by 8-bit dot products of AVX-512 VNNI: each number
-// of the row is split into two or three integers of 8 bits, and the blocks' quantized values are multiplied as they
-// are, without making floats of them. Sums within a block are exact. Neighbour: blocks.h.
+// Products of one row with weights in blocks of q8_0, q4_k or q6_k, in integers (AVX-512 VNNI, AVX2): each number of
+// the row is split into two or three integers of 8 bits, and the blocks' quantized values are multiplied as they are,
+// without making floats of them. Sums within a block are exact. Neighbour: blocks.h.
 #pragma once
 
 #include "kernels/quant/blocks.h"
 
 namespace rlx::kernels {
 
-/// True if the processor has AVX-512 VNNI, `format` is q8_0, q4_k or q6_k, and k is a positive multiple of 256 and at
-/// most 16,384.
-bool splits_rows_beside(DType format, int64_t k);
-
 /// The integers of 8 bits that a number of x becomes. It is rounded to 14 bits (ProductPolicy::int8) or 22
 /// (row_relative) of the largest of the 256 numbers that it stands among: if that is below 2^e, to a multiple of
 /// 2^(e - 14) or 2^(e - 22).
 enum class SplitDigits { two, three };
+
+/// True if the processor has AVX-512 VNNI, or AVX2 for two digits, `format` is q8_0, q4_k or q6_k, and k is a positive
+/// multiple of 256 and at most 16,384.
+bool splits_rows_beside(SplitDigits digits, DType format, int64_t k);
 
 /// The number of bytes of a split row, whose memory must be aligned to 64 bytes.
 size_t split_row_bytes(SplitDigits digits, int64_t k);
