@@ -25,6 +25,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/vector/activation-inl.h"
+#include "kernels/vector/bf16_pairs-inl.h"
 #include "kernels/vector/narrow_float-inl.h"
 
 #ifndef RLX_KERNELS_QUANT_DYNAMIC_PRODUCT_ONCE
@@ -36,6 +37,16 @@ namespace {
 struct Outlier {
   int32_t at;  ///< byte offset of its weight for the first of 32 packed columns; at % 4 is its place among four weights
   int32_t high;  ///< the value minus its sign-extended lower byte: a multiple of 256
+  // The same for instructions that multiply bytes: |high| / 256 in the byte at % 4, and 256 with the sign of `high` in
+  // each 16 bits.
+  uint32_t quad;
+  int32_t factors;
+
+  Outlier() = default;
+  Outlier(int32_t at_byte, int32_t above) : at(at_byte), high(above) {
+    quad = static_cast<uint32_t>(above < 0 ? -above : above) / 256 << 8 * (at_byte % 4);
+    factors = above < 0 ? static_cast<int32_t>(0xff00ff00u) : 0x01000100;
+  }
 };
 constexpr int64_t kQuadBytes = 64;  // four weights of 16 columns
 constexpr int32_t kLargestOutlier = 16383;
@@ -67,6 +78,10 @@ struct DynamicTile {
   bool residual_first;
   void* y;
   int64_t y_stride;
+  // What adds outliers to the sums in the epilogue, where no step of its own did: kMostOutliers of each row, or null,
+  // and the packed weights of the first column.
+  const Outlier* outliers;
+  const char* right;
 };
 
 }  // namespace
@@ -134,7 +149,7 @@ void note_outliers(const X* x, float factor, uint64_t marks, int64_t first, Outl
     else number = x[i];
     const auto value = static_cast<int16_t>(std::bit_cast<int32_t>(number * factor + 0x1.8p23f));  // as above
     const int64_t quad = p / kTileInt8 * 2 * kTileBytes + p % kTileInt8 / 4 * kQuadBytes;
-    *to++ = {static_cast<int32_t>(quad + p % 4), value - static_cast<int8_t>(value)};
+    *to++ = Outlier(static_cast<int32_t>(quad + p % 4), value - static_cast<int8_t>(value));
   }
 }
 
@@ -261,6 +276,119 @@ HWY_INLINE void epilogue_of_rows(const DynamicTile& tile, Act act) {
   }
 }
 
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+
+/// Stores the first `columns` of two vectors, all 32 if kWhole.
+template <bool kWhole, bool kRounds>
+HWY_INLINE void store_both(hn::Vec<DRow> v0, hn::Vec<DRow> v1, int64_t columns, float* to) {
+  const DRow d;
+  if constexpr (kWhole) {
+    hn::StoreU(v0, d, to), hn::StoreU(v1, d, to + 16);
+  } else {
+    hn::BlendedStore(v0, hn::FirstN(d, static_cast<size_t>(std::min<int64_t>(columns, 16))), d, to);
+    hn::BlendedStore(v1, hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(columns - 16, 0))), d, to + 16);
+  }
+}
+template <bool kWhole, bool kRounds>
+HWY_INLINE void store_both(hn::Vec<DRow> v0, hn::Vec<DRow> v1, int64_t columns, BF16* to) {
+  const DNarrow d;
+  auto out = rounded_to_bf16<kRounds>(v0, v1);
+  if constexpr (kRounds) {
+    // The instruction makes zeros of subnormal numbers, which other processors round as all others.
+    constexpr int kIsSubnormal = 0x20;
+    const auto some = _mm512_fpclass_ps_mask(v0.raw, kIsSubnormal) | _mm512_fpclass_ps_mask(v1.raw, kIsSubnormal);
+    if (HWY_UNLIKELY(some != 0)) out = rounded_to_bf16<false>(v0, v1);
+  }
+  auto* const bits = reinterpret_cast<uint16_t*>(to);
+  if constexpr (kWhole) hn::StoreU(out, d, bits);
+  else hn::BlendedStore(out, hn::FirstN(d, static_cast<size_t>(columns)), d, bits);
+}
+HWY_INLINE hn::Vec<DRow> load_part(const float* from, hn::Mask<DRow> mask) {
+  return hn::MaskedLoad(mask, DRow(), from);
+}
+HWY_INLINE hn::Vec<DRow> load_part(const BF16* from, hn::Mask<DRow> mask) {
+  const DNarrowHalf d;
+  return widened(
+      hn::MaskedLoad(hn::FirstN(d, hn::CountTrue(DRow(), mask)), d, reinterpret_cast<const uint16_t*>(from)));
+}
+
+/// The epilogue of up to 32 columns that VNNI has multiplied; it adds the outliers, too.
+template <class T, bool kWhole, bool kRounds, class Act>
+class DotsEpilogue {
+ public:
+  DotsEpilogue(const DynamicTile& tile, Act act) : t_(tile), act_(act) {
+    mask_[0] = hn::FirstN(DRow(), static_cast<size_t>(std::min<int64_t>(t_.columns, 16)));
+    mask_[1] = hn::FirstN(DRow(), static_cast<size_t>(std::max<int64_t>(t_.columns - 16, 0)));
+  }
+  HWY_INLINE void run() const {
+    if (t_.outliers) rows<true>();
+    else rows<false>();
+  }
+
+ private:
+  using Tag = hn::UnrolledTag<DRow, 2>;  // both vectors of a row
+  using Floats = hn::Unrolled<hn::Vec<DRow>, 2>;
+  using Ints = hn::Unrolled<hn::Vec<DBits>, 2>;
+
+  /// 32 columns, of which those that are not there are 0.
+  template <class X>
+  HWY_INLINE Floats load(const X* from) const {
+    if constexpr (kWhole) return {{load_f32(DRow(), from), load_f32(DRow(), from + 16)}};
+    else return {{load_part(from, mask_[0]), load_part(from + 16, mask_[1])}};
+  }
+  HWY_INLINE static Ints load_sums(const int32_t* from) {
+    return {{hn::Load(DBits(), from), hn::Load(DBits(), from + 16)}};
+  }
+  template <bool kOutliers>
+  HWY_INLINE void rows() const {
+    const Tag d;
+    const hn::RebindToSigned<Tag> di;
+    // What is not there adds -0, which changes no number, and multiplies by 1.
+    const Floats w_scale = load(t_.w_scale), bias = t_.bias ? load(t_.bias) : hn::Set(d, -0.0f);
+    const Floats factor = t_.factor ? load(t_.factor) : hn::Set(d, 1.0f);
+    Ints shift = hn::Zero(di);
+    if (t_.column_sums) shift = hn::ShiftLeft<7>(hn::BitCast(di, load(reinterpret_cast<const float*>(t_.column_sums))));
+    const T* residual = static_cast<const T*>(t_.residual);
+    T* y = static_cast<T*>(t_.y);
+    const Outlier* outlier = t_.outliers;
+    for (int64_t i = 0; i < t_.rows; ++i, y += t_.y_stride) {
+      Ints sum = hn::Sub(load_sums(t_.sums + i * t_.stride), shift);
+      if (t_.low) sum = hn::Add(hn::ShiftLeft<7>(sum), load_sums(t_.low + i * t_.stride));
+      if constexpr (kOutliers) {
+        __m512i sum0 = sum.v[0].raw, sum1 = sum.v[1].raw;
+        RLX_UNROLL
+        for (int o = 0; o < kMostOutliers; ++o, ++outlier) {
+          // One byte of a quad times its weight, in 16 bits; the other products are 0.
+          const __m512i left = _mm512_set1_epi32(static_cast<int32_t>(outlier->quad));
+          const __m512i factors = _mm512_set1_epi32(outlier->factors);
+          const char* const weights = t_.right + (outlier->at & ~3);
+          const __m512i high0 = _mm512_maddubs_epi16(left, _mm512_load_si512(weights));
+          const __m512i high1 = _mm512_maddubs_epi16(left, _mm512_load_si512(weights + kTileBytes));
+          asm("vpdpwssd %2, %1, %0" : "+v"(sum0) : "v"(high0), "v"(factors));
+          asm("vpdpwssd %2, %1, %0" : "+v"(sum1) : "v"(high1), "v"(factors));
+        }
+        sum.v[0].raw = sum0, sum.v[1].raw = sum1;
+      }
+      // Not by Min and Max, which drop a NaN.
+      const Floats x_scale = hn::Set(d, t_.x_scale[i]);
+      const auto is_w_less = hn::Lt(w_scale, x_scale);
+      Floats v = hn::Mul(hn::ConvertTo(d, sum), hn::IfThenElse(is_w_less, w_scale, x_scale));
+      v = hn::Add(hn::Mul(v, hn::IfThenElse(is_w_less, x_scale, w_scale)), bias);
+      if (residual && t_.residual_first) v = hn::Add(v, load(residual));
+      v = hn::Mul(act_(d, v), factor);
+      if (residual && !t_.residual_first) v = hn::Add(v, load(residual));
+      if (residual) residual += t_.residual_stride;
+      store_both<kWhole, kRounds>(v.v[0], v.v[1], t_.columns, y);
+    }
+  }
+
+  const DynamicTile t_;  // which no store changes
+  const Act act_;
+  hn::Mask<DRow> mask_[2];
+};
+
+#endif
+
 /// The bits of the magnitudes of the next numbers, of f32 those of a vector of them, of bf16 the largest of each two.
 HWY_INLINE hn::Vec<DBits> next_magnitudes(const float* x) {
   return hn::And(hn::BitCast(DBits(), hn::LoadU(DRow(), x)), hn::Set(DBits(), 0x7fffffff));
@@ -384,7 +512,7 @@ void add_outlier_products(const Outlier* outliers, int64_t count, int64_t rows, 
   const DBits d;
   constexpr auto kVectors = static_cast<int>(kTiledColumns / hn::MaxLanes(DBits()));
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < rows; ++i, outliers += count, sums += stride) {
+  for (int64_t i = 0; i < rows; ++i, outliers += kMostOutliers, sums += stride) {
     hn::Vec<DBits> sum[kVectors];
     RLX_UNROLL
     for (int v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, sums + v * lanes);
@@ -434,6 +562,22 @@ void apply_dynamic_epilogue(const DynamicTile& tile, Activation activation) {
   });
 }
 
+/// Of sums that multiply_int8_dots() gave for Int8DotIsa::avx512_vnni, which lie 32 to a row and aligned.
+void apply_dots_epilogue([[maybe_unused]] const DynamicTile& tile, [[maybe_unused]] Activation activation,
+                         [[maybe_unused]] bool rounds) {
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  with_activation(activation, [&](auto act) HWY_ATTR {
+    const bool is_whole = tile.columns == kTiledColumns;
+    using Act = decltype(act);
+    if (tile.dtype == f32 && is_whole) DotsEpilogue<float, true, false, Act>(tile, act).run();
+    else if (tile.dtype == f32) DotsEpilogue<float, false, false, Act>(tile, act).run();
+    else if (rounds && is_whole) DotsEpilogue<BF16, true, true, Act>(tile, act).run();
+    else if (rounds) DotsEpilogue<BF16, false, true, Act>(tile, act).run();
+    else DotsEpilogue<BF16, false, false, Act>(tile, act).run();
+  });
+#endif
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::kernels
 HWY_AFTER_NAMESPACE();
@@ -446,6 +590,7 @@ HWY_EXPORT(largest_bits_beside_outliers);
 HWY_EXPORT(add_outlier_products);
 HWY_EXPORT(write_row_values);
 HWY_EXPORT(apply_dynamic_epilogue);
+HWY_EXPORT(apply_dots_epilogue);
 
 namespace {
 
@@ -475,11 +620,13 @@ int64_t plane_bytes(const Int8Weights& w, int64_t rows) {
 bool has_lists(const Int8Weights& w) { return w.x_outliers > 0 && w.k > 0 && !is_in_pairs(w); }
 size_t scale_bytes(int64_t rows) { return static_cast<size_t>(aligned(rounded_up(rows, kQuantizedRows) * 4)); }
 size_t list_bytes(const Int8Weights& w, int64_t rows) {
-  return has_lists(w) ? static_cast<size_t>(aligned(rows * w.x_outliers * static_cast<int64_t>(sizeof(Outlier)))) : 0;
+  return has_lists(w) ? static_cast<size_t>(aligned(rows * kMostOutliers * static_cast<int64_t>(sizeof(Outlier)))) : 0;
 }
 const float* scales_of(const void* quantized) { return static_cast<const float*>(quantized); }
-const Outlier* outliers_of(const Int8Weights& w, const void* quantized, int64_t rows, int64_t row) {
-  return reinterpret_cast<const Outlier*>(static_cast<const char*>(quantized) + scale_bytes(rows)) + row * w.x_outliers;
+/// The list of a row: kMostOutliers, of which those that it does not have are 0.
+const Outlier* outliers_of(const void* quantized, int64_t rows, int64_t row) {
+  return reinterpret_cast<const Outlier*>(static_cast<const char*>(quantized) + scale_bytes(rows)) +
+         row * kMostOutliers;
 }
 const char* values_of(const Int8Weights& w, const void* quantized, int64_t rows) {
   return static_cast<const char*>(quantized) + scale_bytes(rows) + list_bytes(w, rows);
@@ -534,7 +681,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   const char* values = values_of(p.w, p.x, p.rows);
   const auto* column_sums =
       reinterpret_cast<const uint32_t*>(p.w.packed + divided_up(p.w.n, kTiledColumns) * 2 * steps * kTileBytes);
-  const bool is_tiles = p.w.isa == Int8DotIsa::tiles;
+  const bool is_tiles = p.w.isa == Int8DotIsa::tiles, rounds = tiles_round_to_bf16();
   const bool is_pipelined = is_tiles && kernels::is_pipelined(p.activation, p.dtype);
   const PipelinedTiles kind = has_planes(p.w) ? PipelinedTiles::planes : PipelinedTiles::bytes;
   const int64_t at_once = std::max<int64_t>(1, kRowBytesInCache / std::max<int64_t>(1, 2 * bytes)) * kTileBlockRows;
@@ -545,7 +692,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   int64_t blocks = 0;
   const auto add_outliers = [&](int64_t row, int64_t rows, const char* right, int32_t* sums) {
     if (has_lists(p.w)) HWY_DYNAMIC_DISPATCH(add_outlier_products)
-    (outliers_of(p.w, p.x, p.rows, row), p.w.x_outliers, rows, right, sums, kTiledColumns);
+    (outliers_of(p.x, p.rows, row), p.w.x_outliers, rows, right, sums, kTiledColumns);
   };
   const auto apply_left_epilogue = [&] {
     if (std::exchange(is_pending, false)) apply_pending(kind, pending);
@@ -587,10 +734,15 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
         };
         multiply(high, sums);
         if (has_planes(p.w)) multiply(high + plane_bytes(p.w, p.rows), sums + kSums);
-        add_outliers(row, rows, right, sums);
         t.sums = sums, t.stride = kTiledColumns;
         if (has_planes(p.w)) t.low = sums + kSums;
         if (is_left_unsigned(p.w.isa)) t.column_sums = column_sums + column;
+        if (p.w.isa == Int8DotIsa::avx512_vnni) {
+          if (has_lists(p.w)) t.outliers = outliers_of(p.x, p.rows, row), t.right = right;
+          HWY_DYNAMIC_DISPATCH(apply_dots_epilogue)(t, p.activation, rounds);
+          continue;
+        }
+        add_outliers(row, rows, right, sums);
         HWY_DYNAMIC_DISPATCH(apply_dynamic_epilogue)(t, p.activation);
       }
     }
@@ -648,8 +800,7 @@ void quantize_rows(const Int8Weights& w, const void* x, DType dtype, int64_t x_s
     }
     Outlier found[kMostOutliers] = {};
     write_row(w, from, dtype, w.k, to, *to.scale, found);
-    std::memcpy(const_cast<Outlier*>(outliers_of(w, out, rows, i)), found,
-                static_cast<size_t>(w.x_outliers) * sizeof(Outlier));
+    std::memcpy(const_cast<Outlier*>(outliers_of(out, rows, i)), found, sizeof found);
   }
 }
 
