@@ -107,19 +107,22 @@ HWY_INLINE hn::Vec<DRow> load_some(const X* from, int64_t count) {
 
 using DShort = hn::Repartition<int16_t, DRow>;
 
-/// round(x), ties to even, in the lower 16 bits of each lane, for |x| below 2^15: beside 1.5 * 2^23, the last bit of an
-/// f32 is worth 1. A conversion to integers would also have to care for larger numbers.
+/// round(x) + kOffset, ties to even, in the lower 16 bits of each lane, for |x| below 2^15: beside 1.5 * 2^23, the last
+/// bit of an f32 is worth 1. A conversion to integers would also have to care for larger numbers.
+template <int kOffset = 0>
 HWY_INLINE hn::Vec<DBits> rounded_to_short(hn::Vec<DRow> x) {
-  return hn::BitCast(DBits(), hn::Add(x, hn::Set(DRow(), 0x1.8p23f)));
+  return hn::BitCast(DBits(), hn::Add(x, hn::Set(DRow(), 0x1.8p23f + kOffset)));
 }
-/// The next values of a row, as many as a vector of i16 has: round(x * factor), ties to even.
+/// The next values of a row, as many as a vector of i16 has: round(x * factor) + kOffset, ties to even.
+template <int kOffset = 0>
 HWY_INLINE hn::Vec<DShort> next_values(const float* x, hn::Vec<DRow> factor) {
   const DRow d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto first = rounded_to_short(hn::Mul(hn::LoadU(d, x), factor));
-  const auto second = rounded_to_short(hn::Mul(hn::LoadU(d, x + lanes), factor));
+  const auto first = rounded_to_short<kOffset>(hn::Mul(hn::LoadU(d, x), factor));
+  const auto second = rounded_to_short<kOffset>(hn::Mul(hn::LoadU(d, x + lanes), factor));
   return hn::ConcatEven(DShort(), hn::BitCast(DShort(), second), hn::BitCast(DShort(), first));
 }
+template <int kOffset = 0>
 HWY_INLINE hn::Vec<DShort> next_values(const BF16* x, hn::Vec<DRow> factor) {
   const DRow d;
   const DBits di;
@@ -129,7 +132,8 @@ HWY_INLINE hn::Vec<DShort> next_values(const BF16* x, hn::Vec<DRow> factor) {
       hn::BitCast(di, hn::LoadU(hn::Repartition<uint16_t, DRow>(), reinterpret_cast<const uint16_t*>(x)));
   const auto upper = hn::BitCast(d, hn::And(pairs, hn::Set(di, -0x10000)));
   const auto lower = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
-  const auto odd = rounded_to_short(hn::Mul(upper, factor)), even = rounded_to_short(hn::Mul(lower, factor));
+  const auto odd = rounded_to_short<kOffset>(hn::Mul(upper, factor)),
+             even = rounded_to_short<kOffset>(hn::Mul(lower, factor));
   return hn::OddEven(hn::BitCast(DShort(), hn::ShiftLeft<16>(odd)), hn::BitCast(DShort(), even));
 }
 
@@ -138,18 +142,23 @@ struct Marks {
   uint64_t bits = 0;
   bool is_wanted = false;
 };
+/// What the value of x, the p-th of its row, has above its lower byte.
+template <class X>
+HWY_INLINE Outlier outlier_of(X x, float factor, int64_t p) {
+  float number;
+  if constexpr (std::is_same_v<X, BF16>) number = to_f32(x);
+  else number = x;
+  const auto value = static_cast<int16_t>(std::bit_cast<int32_t>(number * factor + 0x1.8p23f));  // as above
+  const int64_t quad = p / kTileInt8 * 2 * kTileBytes + p % kTileInt8 / 4 * kQuadBytes;
+  return {static_cast<int32_t>(quad + p % 4), value - static_cast<int8_t>(value)};
+}
 /// Notes what the values that are marked have above their lower byte. `first`: the number of x[0] in its row. There is
 /// room for all of them, as no other values than outliers are larger than 127.
 template <class X>
 void note_outliers(const X* x, float factor, uint64_t marks, int64_t first, Outlier*& to) {
   for (; marks != 0; marks &= marks - 1) {
-    const int64_t i = std::countr_zero(marks), p = first + i;
-    float number;
-    if constexpr (std::is_same_v<X, BF16>) number = to_f32(x[i]);
-    else number = x[i];
-    const auto value = static_cast<int16_t>(std::bit_cast<int32_t>(number * factor + 0x1.8p23f));  // as above
-    const int64_t quad = p / kTileInt8 * 2 * kTileBytes + p % kTileInt8 / 4 * kQuadBytes;
-    *to++ = Outlier(static_cast<int32_t>(quad + p % 4), value - static_cast<int8_t>(value));
+    const int64_t i = std::countr_zero(marks);
+    *to++ = outlier_of(x[i], factor, first + i);
   }
 }
 
@@ -454,13 +463,6 @@ struct LargestOfLanes {
     place[i] = hn::Max(place[i], place[j]), place[j] = less;
   }
 };
-/// Reverses each eight lanes.
-HWY_INLINE hn::Vec<DBits> reversed_eights(hn::Vec<DBits> v) {
-#if HWY_MAX_BYTES >= 32
-  if constexpr (hn::MaxLanes(DBits()) >= 8) return hn::Reverse8(DBits(), v);
-#endif
-  return v;
-}
 HWY_INLINE LargestOfLanes<DBits> largest_of_lanes(const float* x, int64_t count) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(DBits()));
   LargestOfLanes<DBits> largest;
@@ -470,40 +472,146 @@ HWY_INLINE LargestOfLanes<DBits> largest_of_lanes(const float* x, int64_t count)
     largest.insert(hn::And(hn::BitCast(DBits(), load_some(x + i, count - i)), hn::Set(DBits(), 0x7fffffff)));
   return largest;
 }
-HWY_INLINE LargestOfLanes<DBits> largest_of_lanes(const BF16* x, int64_t count) {
-  const DBits d;
-  const DShort d16;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d16));
-  LargestOfLanes<DShort> both;
+HWY_INLINE LargestOfLanes<DShort> largest_of_lanes(const BF16* x, int64_t count) {
+  const DShort d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto magnitude = hn::Set(d, int16_t{0x7fff});
+  const auto* from = reinterpret_cast<const int16_t*>(x);
+  LargestOfLanes<DShort> largest;
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    both.insert(hn::And(hn::LoadU(d16, reinterpret_cast<const int16_t*>(x + i)), hn::Set(d16, int16_t{0x7fff})));
-  LargestOfLanes<DBits> largest;
-  RLX_UNROLL
-  for (auto& v : both.place) {
-    const auto pair = hn::BitCast(d, v);
-    largest.insert(hn::And(pair, hn::Set(d, 0x7fff0000)));
-    largest.insert(hn::ShiftLeft<16>(pair));
+  for (; i + lanes <= count; i += lanes) largest.insert(hn::And(hn::LoadU(d, from + i), magnitude));
+  if (i < count) {
+    HWY_ALIGN int16_t rest[hn::MaxLanes(d)] = {};
+    std::memcpy(rest, from + i, static_cast<size_t>(count - i) * sizeof(int16_t));
+    largest.insert(hn::And(hn::Load(d, rest), magnitude));
   }
-  for (; i < count; i += lanes / 2)
-    largest.insert(hn::And(hn::BitCast(d, load_some(x + i, std::min(lanes / 2, count - i))), hn::Set(d, 0x7fffffff)));
   return largest;
 }
 
-}  // namespace
+/// The largest of all lanes. Vectors of more than 128 bits are halved first.
+template <class D>
+HWY_INLINE auto largest_of_all(LargestOfLanes<D> largest) {
+  const D d;
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) > 16) {
+    const hn::Half<D> half;
+    LargestOfLanes<hn::Half<D>> merged;
+    RLX_UNROLL
+    for (int i = 0; i <= kMostOutliers; ++i) merged.place[i] = hn::LowerHalf(half, largest.place[i]);
+    int i = 0;
+    merged.merge_with([&](auto) HWY_ATTR { return hn::UpperHalf(half, largest.place[i++]); });
+    return largest_of_all(merged);
+  } else {
+    if constexpr (hn::MaxLanes(D()) >= 8) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse(d, v); });
+    largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse4(d, v); });
+    largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse2(d, v); });
+    return largest;
+  }
+}
 
 /// The bits of the largest magnitude, and of the one that has `outliers` before it, 1 to kMostOutliers.
+struct LargestBits {
+  uint32_t all, beside_outliers;
+};
+template <class X>
+HWY_INLINE LargestBits largest_bits_of(const X* x, int64_t count, int64_t outliers) {
+  const auto largest = largest_of_all(largest_of_lanes(x, count));
+  constexpr int kShift = 32 - 8 * static_cast<int>(sizeof(X));
+  const auto bits = [&](auto v) HWY_ATTR { return static_cast<uint32_t>(hn::GetLane(v)) << kShift; };
+  return {bits(largest.place[0]), bits(largest.place[outliers])};
+}
+
+/// As quantize_rows() has it.
+HWY_INLINE float scale_beside_outliers(LargestBits bits, int32_t x_largest) {
+  const float scale = dynamic_scale(bits.all, kLargestOutlier);
+  return scale == scale ? std::max(scale, dynamic_scale(bits.beside_outliers, x_largest)) : scale;
+}
+
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+
+/// Rows of bytes with outliers, of at most kMostPieces pieces. kOffset: 128 where the bytes have it added.
+template <class X, int kOffset>
+class RowsBesideOutliers {
+ public:
+  static constexpr int64_t kMostPieces = 64;
+
+  static void quantize(const X* x, int64_t k, int64_t outliers, int32_t x_largest, const QuantizedRow& to,
+                       Outlier* list) {
+    const float scale = scale_beside_outliers(largest_bits_of(x, k, outliers), x_largest);
+    *to.scale = scale;
+    std::fill_n(list, kMostOutliers, Outlier());
+    const int64_t pieces = divided_up(k, kTileInt8);
+    if (!(scale == scale)) {
+      for (int64_t i = 0; i < pieces; ++i) std::memset(to.values + i * to.step, kOffset, kTileInt8);
+      return;
+    }
+    const float factor = 1 / scale;
+    const auto factors = hn::Set(DRow(), factor);
+    uint64_t marks[kMostPieces], pieces_marked = 0;
+    const int64_t whole = k / kTileInt8;
+    for (int64_t i = 0; i < whole; ++i) {
+      marks[i] = write_piece(x + i * kTileInt8, factors, to.values + i * to.step);
+      pieces_marked |= uint64_t{marks[i] != 0} << i;
+    }
+    if (whole < pieces) {
+      alignas(64) X rest[kTileInt8] = {};
+      std::memcpy(rest, x + whole * kTileInt8, static_cast<size_t>(k - whole * kTileInt8) * sizeof(X));
+      marks[whole] = write_piece(rest, factors, to.values + whole * to.step);
+      pieces_marked |= uint64_t{marks[whole] != 0} << whole;
+    }
+    // All marks of a row at the end, as most rows have as many: where in the row they are cannot be predicted.
+    for (; pieces_marked != 0; ++list) {
+      const int piece = std::countr_zero(pieces_marked), i = std::countr_zero(marks[piece]);
+      marks[piece] &= marks[piece] - 1;
+      pieces_marked &= ~(uint64_t{marks[piece] == 0} << piece);
+      const int64_t p = piece * kTileInt8 + i;
+      *list = outlier_of(x[p], factor, p);
+    }
+  }
+
+ private:
+  /// Writes 64 values, and returns which of them need more than 8 bits.
+  HWY_INLINE static uint64_t write_piece(const X* x, hn::Vec<DRow> factors, std::byte* to) {
+    return write_half(x, factors, to) | uint64_t{write_half(x + 32, factors, to + 32)} << 32;
+  }
+  HWY_INLINE static uint32_t write_half(const X* x, hn::Vec<DRow> factors, std::byte* to) {
+    const DShort d;
+    const hn::RebindToUnsigned<DShort> du;
+    const auto values = next_values<kOffset>(x, factors);
+    const auto above = kOffset == 128 ? values : hn::Add(values, hn::Set(d, int16_t{128}));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(values.raw));
+    return static_cast<uint32_t>(hn::Gt(hn::BitCast(du, above), hn::Set(du, uint16_t{255})).raw);
+  }
+};
+
+#endif
+
+}  // namespace
+
 void largest_bits_beside_outliers(const void* x, DType dtype, int64_t count, int64_t outliers, uint32_t (&bits)[2]) {
-  const DBits d;
-  LargestOfLanes<DBits> largest = dtype == bf16 ? largest_of_lanes(static_cast<const BF16*>(x), count)
-                                                : largest_of_lanes(static_cast<const float*>(x), count);
-  const auto lanes = static_cast<int>(hn::Lanes(d));
-  if (lanes >= 16) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse(d, v); });
-  if (lanes >= 8) largest.merge_with([&](auto v) HWY_ATTR { return reversed_eights(v); });
-  if (lanes >= 4) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse4(d, v); });
-  if (lanes >= 2) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse2(d, v); });
-  bits[0] = static_cast<uint32_t>(hn::GetLane(largest.place[0]));
-  bits[1] = static_cast<uint32_t>(hn::GetLane(largest.place[outliers]));
+  const LargestBits largest = dtype == bf16 ? largest_bits_of(static_cast<const BF16*>(x), count, outliers)
+                                            : largest_bits_of(static_cast<const float*>(x), count, outliers);
+  bits[0] = largest.all, bits[1] = largest.beside_outliers;
+}
+
+/// Quantizes a row with a list of outliers, whose values lie in one plane of tiles. False: the row is too wide, or this
+/// target has no such code, and nothing is written.
+bool quantize_beside_outliers([[maybe_unused]] const void* x, [[maybe_unused]] DType dtype, [[maybe_unused]] int64_t k,
+                              [[maybe_unused]] int64_t outliers, [[maybe_unused]] int32_t x_largest,
+                              [[maybe_unused]] bool adds_128, [[maybe_unused]] const QuantizedRow& to,
+                              [[maybe_unused]] Outlier* list) {
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if (k > RowsBesideOutliers<float, 0>::kMostPieces * kTileInt8) return false;
+  const auto quantize = [&](const auto* numbers) HWY_ATTR {
+    using X = std::remove_cv_t<std::remove_pointer_t<decltype(numbers)>>;
+    if (adds_128) RowsBesideOutliers<X, 128>::quantize(numbers, k, outliers, x_largest, to, list);
+    else RowsBesideOutliers<X, 0>::quantize(numbers, k, outliers, x_largest, to, list);
+  };
+  if (dtype == bf16) quantize(static_cast<const BF16*>(x));
+  else quantize(static_cast<const float*>(x));
+  return true;
+#else
+  return false;
+#endif
 }
 
 /// Adds the products of the outliers of rows, `count` of each, with 32 packed columns to their sums.
@@ -587,6 +695,7 @@ namespace rlx::kernels {
 
 HWY_EXPORT(largest_magnitude_bits);
 HWY_EXPORT(largest_bits_beside_outliers);
+HWY_EXPORT(quantize_beside_outliers);
 HWY_EXPORT(add_outlier_products);
 HWY_EXPORT(write_row_values);
 HWY_EXPORT(apply_dynamic_epilogue);
@@ -790,6 +899,10 @@ void quantize_rows(const Int8Weights& w, const void* x, DType dtype, int64_t x_s
       write_row(w, from, dtype, w.k, to, *to.scale);
       continue;
     }
+    if (has_lists(w) && HWY_DYNAMIC_DISPATCH(quantize_beside_outliers)(from, dtype, w.k, w.x_outliers, w.x_largest,
+                                                                       quantized_zero(w, 0) != 0, to,
+                                                                       const_cast<Outlier*>(outliers_of(out, rows, i))))
+      continue;
     uint32_t largest[2];  // of all numbers, and of those behind the outliers
     HWY_DYNAMIC_DISPATCH(largest_bits_beside_outliers)(from, dtype, w.k, w.x_outliers, largest);
     *to.scale = dynamic_scale(largest[0], kLargestOutlier);
