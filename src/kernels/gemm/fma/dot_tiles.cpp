@@ -101,15 +101,25 @@ RLX_DOTS void multiply_part(const DotPart& p) {
     for (; q > 0; --q, at += 4, right += 64) add_quads<kValues, kTiles, kRows>(rows, at, right, tile_bytes, sums);
     for (int64_t b = 0; b < p.prefetch_bytes; b += 64, prefetch += 64) __builtin_prefetch(prefetch, 0, 2);
   }
+  auto* const first = static_cast<char*>(p.sums);  // copies, as stores might change what `p` has
+  const int32_t* const sum_rows = p.sum_rows;
+  const int64_t tile_stride = p.tile_stride * 4;
+  const bool adds = p.adds;
+  char* to[kRows];
+  RLX_UNROLL
+  for (int i = 0; i < kRows; ++i) to[i] = first + int64_t{sum_rows[i]} * 4;
+  if (adds) {
+    RLX_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      RLX_UNROLL
+      for (int j = 0; j < kTiles; ++j)
+        sums[i][j] = added<kValues>(_mm512_loadu_si512(to[i] + j * tile_stride), sums[i][j]);
+    }
+  }
   RLX_UNROLL
   for (int i = 0; i < kRows; ++i) {
     RLX_UNROLL
-    for (int j = 0; j < kTiles; ++j) {
-      auto* to = static_cast<char*>(p.sums) + (p.sum_rows[i] + j * p.tile_stride) * 4;
-      __m512i sum = sums[i][j];
-      if (p.adds) sum = added<kValues>(_mm512_loadu_si512(to), sum);
-      _mm512_storeu_si512(to, sum);
-    }
+    for (int j = 0; j < kTiles; ++j) _mm512_storeu_si512(to[i] + j * tile_stride, sums[i][j]);
   }
 }
 
