@@ -709,6 +709,7 @@ constexpr int64_t kRowBytesInCache = 256 << 10;
 // Rows of sums between a product and its epilogue: 6 KiB of the first-level cache.
 constexpr int64_t kPairBlockRows = 96;
 constexpr int64_t kTileBlockRows = 2 * kTileRows;
+constexpr int64_t kDotRows = 8;  // that multiply_int8_dots() multiplies together
 
 bool is_in_pairs(const Int8Weights& w) { return w.isa == Int8DotIsa::pairs; }
 int64_t pair_stride(int64_t k) { return 2 * pair_count(k); }
@@ -810,7 +811,13 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
     for (int64_t column = begin; column < end; column += kTiledColumns) {
       const char* right = p.w.packed + column / kTiledColumns * 2 * steps * kTileBytes;
       const int64_t columns = std::min(kTiledColumns, end - column);
-      for (int64_t row = from; row < std::min(from + at_once, last); row += kTileBlockRows, ++blocks) {
+      const int64_t until = std::min(from + at_once, last);
+      // The next panel comes to the second-level cache while this one is multiplied, its lines spread over the rows.
+      ComingWeights coming;
+      if (column + kTiledColumns < end)
+        coming.at = right + 2 * steps * kTileBytes, coming.end = coming.at + 2 * steps * kTileBytes;
+      coming.step_bytes = rounded_up(divided_up(2 * kTileBytes, divided_up(until - from, kDotRows)), 64);
+      for (int64_t row = from; row < until; row += kTileBlockRows, ++blocks) {
         const int64_t rows = std::min(kTileBlockRows, last - row);
         int32_t* const sums = buffers[blocks % 2];
         const char* const high = values + row / kTileRows * bytes;
@@ -838,7 +845,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
         prefetch_outputs(t);
         const auto multiply = [&](const char* upper, int32_t* to) {
           const char* lower = upper + bytes;
-          if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns);
+          if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns, &coming);
           else multiply_int8_tiles(i8, i8, steps, upper, rows > kTileRows ? lower : nullptr, right, to, kTiledColumns);
         };
         multiply(high, sums);
