@@ -49,13 +49,15 @@ inline float min_magnitude_of_rows(const BF16* rows, int64_t stride, int64_t cou
 /// for 0 and makes zeros of subnormal sums. Products of bf16 are exact in f32, so that what a sum of products of 2^-92
 /// and more cancels to is 0, or normal.
 inline bool bf16_dots_give_scores(const AttentionArgs& a, int64_t begin, int64_t end) {
-  if (!has_bf16_tile_dots() || a.dtype != bf16 || a.k_format || a.strategy.kernel != AttentionKernel::score_blocks ||
-      a.head_dim < 2 || a.head_dim % 2 != 0 || a.head_dim > kPartialSumTerms ||
-      !(a.scale >= 0x1p-20 && a.scale <= 0x1p20))
+  if (begin >= end || !has_bf16_tile_dots() || a.dtype != bf16 || a.k_format ||
+      a.strategy.kernel != AttentionKernel::score_blocks || a.head_dim < 2 || a.head_dim % 2 != 0 ||
+      a.head_dim > kPartialSumTerms || !(a.scale >= 0x1p-20 && a.scale <= 0x1p20))
     return false;
   const float query =
       min_magnitude_of_rows(static_cast<const BF16*>(a.q) + begin * a.q_stride, a.q_stride, end - begin, a.head_dim);
-  const float key = min_magnitude_of_rows(static_cast<const BF16*>(a.k), a.k_stride, a.k_rows, a.head_dim);
+  const int64_t first = visible_keys(a, begin).begin, last = std::max(first, visible_keys(a, end - 1).end);
+  const float key =
+      min_magnitude_of_rows(static_cast<const BF16*>(a.k) + first * a.k_stride, a.k_stride, last - first, a.head_dim);
   return query >= 0x1p-126f && key >= 0x1p-126f && query * key >= 0x1p-92f;
 }
 
