@@ -520,13 +520,13 @@ HWY_INLINE LargestBits largest_bits_of(const X* x, int64_t count, int64_t outlie
   return {bits(largest.place[0]), bits(largest.place[outliers])};
 }
 
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+
 /// As quantize_rows() has it.
 HWY_INLINE float scale_beside_outliers(LargestBits bits, int32_t x_largest) {
   const float scale = dynamic_scale(bits.all, kLargestOutlier);
   return scale == scale ? std::max(scale, dynamic_scale(bits.beside_outliers, x_largest)) : scale;
 }
-
-#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
 
 /// Rows of bytes with outliers, of at most kMostPieces pieces. kOffset: 128 where the bytes have it added.
 template <class X, int kOffset>
