@@ -233,12 +233,77 @@ Graph with_factors(const Graph& g) {
   });
 }
 
+/// Products that an attention reads, those of its queries, keys and values that read the same rows, as one product: the
+/// rows are quantized once, and the attention reads slices of the result where they lie.
+class JoinedProjections {
+ public:
+  explicit JoinedProjections(const Graph& g) : g_(g), uses_(g), bound_(bound_nodes(g)) {}
+
+  Graph graph() const {
+    return rewritten(g_, [&](const Site& site) -> std::optional<std::vector<Value>> {
+      if (site.node.op != &op::attention) return {};
+      const std::vector<size_t> members = members_of(site.node);
+      if (members.size() < 2) return {};
+      std::vector<Value> in(site.operands.begin(), site.operands.end());
+      join(site, members, in);
+      site.to.set_scope(site.node.name);
+      return site.to.emit(op::attention, in, site.node.attrs);
+    });
+  }
+
+ private:
+  const Node& product(const Node& attention, size_t operand) const { return g_.node(attention.operands[operand]); }
+  /// Whether it is a product with weights that nothing else reads, of which only its columns are its own.
+  bool may_join(Ref r) const {
+    const Node& node = g_.node(r);
+    if (node.op != &op::dynamic_quantize_matmul || !uses_.only_one(r)) return false;
+    const auto& a = node.attrs.as<DynamicQuantizeMatmulAttrs>();
+    return !a.has_residual && !a.has_factor && std::all_of(node.operands.begin() + 1, node.operands.end(), [&](Ref w) {
+      return bool(bound_[static_cast<size_t>(w.node)]);
+    });
+  }
+  /// Which of queries, keys and values: those that are like the keys.
+  std::vector<size_t> members_of(const Node& attention) const {
+    std::vector<size_t> members;
+    const Node& keys = product(attention, 1);
+    for (size_t i = 0; i < 3; ++i) {
+      if (!may_join(attention.operands[i]) || !may_join(attention.operands[1])) continue;
+      const Node& node = product(attention, i);
+      if (node.operands[0] == keys.operands[0] && node.attrs == keys.attrs) members.push_back(i);
+    }
+    return members;
+  }
+  void join(const Site& site, const std::vector<size_t>& members, std::vector<Value>& in) const {
+    const Node& first = product(site.node, members[0]);
+    const auto& a = first.attrs.as<DynamicQuantizeMatmulAttrs>();
+    site.to.set_scope(first.name);
+    std::vector<Value> operands = {site.value_of(first.operands[0])};
+    for (size_t o = 1; o < first.operands.size(); ++o) {
+      std::vector<Value> parts;
+      for (size_t i : members) parts.push_back(site.value_of(product(site.node, i).operands[o]));
+      operands.push_back(concatenate(parts, o == 1 && !a.transpose_rhs ? 1 : 0));
+    }
+    const Value all = site.to.emit(op::dynamic_quantize_matmul, operands, first.attrs)[0];
+    int64_t begin = 0;
+    for (size_t i : members) {
+      site.to.set_scope(product(site.node, i).name);
+      const int64_t end = begin + in[i].dims().back().value();
+      in[i] = slice_axis(all, -1, begin, end);
+      begin = end;
+    }
+  }
+
+  const Graph& g_;
+  Uses uses_;
+  std::vector<bool> bound_;
+};
+
 Graph quantize_products(const Graph& g, const Takes& takes) {
   const std::vector<bool> bound = bound_nodes(g), positive = never_negative(g);
   const Rows rows(g);
   // Only kernels that read images where they lie are faster with one byte; the others keep the finer codes.
   const bool are_bytes_faster = takes_images_of(bf16, takes);
-  return with_factors(rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
+  const Graph quantized = with_factors(rewritten(g, [&](const Site& site) -> std::optional<std::vector<Value>> {
     if (const auto c = plain_convolution(site.node, site.operands)) {
       const Ref x = site.node.operands[0], w = site.node.operands[1];
       if (!bound[static_cast<size_t>(w.node)] || bound[static_cast<size_t>(x.node)]) return {};
@@ -266,6 +331,7 @@ Graph quantize_products(const Graph& g, const Takes& takes) {
                                                has_outliers ? kLargestOfRows : largest_code(k),
                                                has_outliers ? kRowOutliers : 0)};
   }));
+  return JoinedProjections(quantized).graph();
 }
 
 }  // namespace rlx

@@ -25,6 +25,9 @@ namespace rlx {
 /// steps of all others coarse. If x is the result of a product that has no residual and no other
 /// reader, that product multiplies it itself (has_factor).
 ///
+/// Queries, keys and values of an attention that are products of the same rows become one product, of whose result the
+/// attention reads slices: the rows are quantized once. The bits are the same.
+///
 /// Takes matmul, linear and fused_matmul whose right operand is a matrix of static dims, made of params and constants
 /// alone, while the left one is not. Products whose k or n is small stay in f32, as int8 gains nothing there, and so do
 /// those whose k is so large that sums might overflow; the bounds stand in the .cpp. Sub-graphs are left as they are:

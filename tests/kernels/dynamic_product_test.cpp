@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "kernels/int8_isas.h"
@@ -214,6 +215,27 @@ TEST_CASE_FIXTURE(MatrixTiles, "rows that do not fit the cache, and sums of the 
     CHECK(wrong_results(longest, largest, wanted_largest, isa) == 0);
     CHECK(wrong_results(beside_outliers, with_outliers, wanted_beside, isa) == 0);
   }
+}
+
+TEST_CASE_FIXTURE(MatrixTiles, "outliers are found wherever they are in a row, of any width") {
+  Random random(3);
+  // Whole and partial pieces of 64 numbers; and rows of more pieces than are marked at a time.
+  for (const int64_t k : {1, 2, 3, 32, 64, 96, 127, 129, 4031, 4032, 4033, 4095, 4096, 4097, 5000})
+    for (const bool is_bf16 : {false, true})
+      for (const int32_t outliers : {1, 3}) {
+        const Case c{7, k, 33, true, false, false, Activation::none, 127, is_bf16, outliers};
+        Operands in(c, random);
+        // The last row has its largest numbers at both ends, of either sign; the one before is not finite.
+        float* const last = in.x.data() + (c.m - 1) * k;
+        for (int64_t p = 0; p < k; ++p) last[p] = rounded(c, p % 2 == 0 ? 0.5 : -0.25);
+        last[0] = rounded(c, -70.0), last[k - 1] = rounded(c, 60.0), last[k / 2] = rounded(c, -50.0);
+        last[-1] = std::numeric_limits<float>::infinity();
+        const std::vector<float> wanted = wanted_of(c, in);
+        for (const Int8DotIsa isa : int8_isas_here()) {
+          INFO("isa ", static_cast<int>(isa), ": ", k, " numbers, ", outliers, " outliers, of ", c.dtype());
+          CHECK(wrong_results(c, in, wanted, isa) == 0);
+        }
+      }
 }
 
 TEST_CASE("transcendental activations are those of products in f32") {

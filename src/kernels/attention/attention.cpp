@@ -18,6 +18,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/attention/amx_attention-inl.h"
+#include "kernels/attention/bf16_scores-inl.h"
 #include "kernels/attention/score_blocks-inl.h"
 
 #ifndef RLX_KERNELS_ATTENTION_ONCE
@@ -121,34 +122,51 @@ void add_value_blocks(const AttentionArgs& a, const QueryBlock& b, int64_t key, 
   }
 }
 
+/// Packs the block's queries.
+template <class T>
+void pack_block(const AttentionArgs& a, const QueryBlock& b, float* scratch) {
+  const T* q = static_cast<const T*>(a.q) + b.first * a.q_stride;
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if constexpr (std::is_same_v<T, BF16>) {
+    if (b.is_in_pairs) return pack_query_pairs(b, q, a.q_stride, a.head_dim);
+  }
+#endif
+  if (b.query_stride > 0) return pack_few_queries(b, q, a.q_stride, a.head_dim, query_factor(a));
+  const F32Rows rows = f32_rows(q, a.q_stride, b.count, a.head_dim, false, scratch);
+  pack_queries(b, rows.data, rows.stride, a.head_dim, query_factor(a), b.queries);
+}
+
+/// The scores of `keys` keys from `key` on.
+template <class T>
+void score_block_of(const AttentionArgs& a, const QueryBlock& b, int64_t key, int64_t keys, float* scratch) {
+  if (a.k_format) return score_key_blocks(a, b, key, keys, scratch);
+  const T* rows = static_cast<const T*>(a.k) + key * a.k_stride;
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if constexpr (std::is_same_v<T, BF16>) {
+    if (b.is_in_pairs) return score_key_pairs(b, rows, a.k_stride, keys, a.head_dim, query_factor(a));
+  }
+#endif
+  if (b.query_stride > 0)
+    return score_few_keys(b.queries, b.query_stride, b.count, rows, a.k_stride, keys, a.head_dim, b.scores, b.stride);
+  const F32Rows k = f32_rows(rows, a.k_stride, keys, a.head_dim, false, scratch);
+  score_keys(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores);
+}
+
 template <class T>
 void attend_block(const AttentionArgs& a, QueryBlock b, float* key_scratch, float* value_scratch) {
   const F32Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t columns = rounded_up_to(a.value_dim, lanes);
   b.score_base = score_base(a);
-  const T* q = static_cast<const T*>(a.q) + b.first * a.q_stride;
   const bool is_few = b.query_stride > 0;
-  if (is_few) pack_few_queries(b, q, a.q_stride, a.head_dim, query_factor(a));
-  else {
-    const F32Rows rows = f32_rows(q, a.q_stride, b.count, a.head_dim, false, key_scratch);
-    pack_queries(b, rows.data, rows.stride, a.head_dim, query_factor(a), b.queries);
-  }
+  pack_block<T>(a, b, key_scratch);
   // All keys that a query of the block may see: from one query to the next, begin and end of its keys never decrease.
   const int64_t key_begin = visible_keys(a, b.first).begin, key_end = visible_keys(a, b.first + b.count - 1).end;
   const bool is_masked = a.key_mask || a.left >= 0 || a.right >= 0;
   bool is_first = true;
   for (int64_t key = key_begin; key < key_end; key += kBlockKeys) {
     const int64_t keys = std::min(kBlockKeys, key_end - key);
-    const T* k_rows = static_cast<const T*>(a.k) + key * a.k_stride;
-    if (a.k_format) {
-      score_key_blocks(a, b, key, keys, key_scratch);
-    } else if (is_few) {
-      score_few_keys(b.queries, b.query_stride, b.count, k_rows, a.k_stride, keys, a.head_dim, b.scores, b.stride);
-    } else {
-      const F32Rows k = f32_rows(k_rows, a.k_stride, keys, a.head_dim, false, key_scratch);
-      score_keys(b.queries, b.stride, k.data, k.stride, keys, a.head_dim, b.scores);
-    }
+    score_block_of<T>(a, b, key, keys, key_scratch);
     if (a.soft_cap > 0) cap_scores(b, keys, static_cast<float>(a.soft_cap));
     if (a.bias) add_bias(a, b, key, keys);
     if (is_masked) mask_scores(a, b, key, keys);
@@ -192,9 +210,14 @@ void attend(const AttentionArgs& a, int64_t row_begin, int64_t row_end, float* s
   if (a.strategy.kernel == AttentionKernel::matrix_tiles && TiledAttention<T>(a, scratch).attend(row_begin, row_end))
     return;
 #endif
+  bool is_in_pairs = false;
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if constexpr (std::is_same_v<T, BF16>) is_in_pairs = bf16_dots_give_scores(a, row_begin, row_end);
+#endif
   const Layout layout(a.head_dim, a.value_dim);
   for (int64_t row = row_begin; row < row_end;) {
     QueryBlock b{};
+    b.is_in_pairs = is_in_pairs;
     b.maximum = scratch, b.sum = scratch + kMaxBlockQueries, b.factor = scratch + 2 * kMaxBlockQueries;
     b.queries = scratch + layout.queries, b.scores = scratch + layout.scores, b.out = scratch + layout.out;
     b.first = row;

@@ -272,6 +272,7 @@ struct QueryBlock {
   int64_t first, count;  ///< rows of q
   int64_t stride, out_stride;
   int64_t query_stride;  ///< of few queries, whole vectors; else 0
+  bool is_in_pairs;      ///< queries are bf16 as they are, in pairs, and scores multiplied by the scale instead
 };
 
 /// queries[i][c] = q[i][c] * scale, padded with zeros to b.query_stride.

@@ -17,6 +17,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/vector/activation-inl.h"
+#include "kernels/vector/bf16_pairs-inl.h"
 
 #ifndef RLX_KERNELS_CONV_DEPTHWISE_NARROW_ONCE
 #define RLX_KERNELS_CONV_DEPTHWISE_NARROW_ONCE
@@ -36,6 +37,7 @@ struct NarrowRow {
   float low_bound, high_bound;  ///< results are clamped
   uint16_t* y;
   int64_t y_col;
+  bool rounds;  ///< the processor has an instruction that rounds to bf16, of AVX-512
 };
 
 }  // namespace
@@ -76,7 +78,18 @@ HWY_INLINE hn::Vec<DPair> rounded_up_halves(VFloat v) {
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffu)));
   return hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(v)), hn::Or(bits, hn::Set(d, 0x400000u)), rounded);
 }
+/// kRounds: by that instruction, subnormal numbers as 0.
+template <bool kRounds>
 HWY_INLINE hn::Vec<DPair> joined_pairs(VFloat even, VFloat odd) {
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if constexpr (kRounds) {
+    HWY_ALIGN static constexpr uint16_t kAlternating[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                            21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                            11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const __m512i halves = rounded_to_bf16<true>(even, odd).raw;
+    return hn::Vec<DPair>{_mm512_permutexvar_epi16(_mm512_load_si512(kAlternating), halves)};
+  }
+#endif
   const auto upper = hn::And(rounded_up_halves(odd), hn::Set(DPair(), 0xffff0000u));
   return hn::Or(upper, hn::ShiftRight<16>(rounded_up_halves(even)));
 }
@@ -125,7 +138,7 @@ struct NarrowOutputs {
   int64_t first, begin, end, at;
 };
 /// kCount outputs for channels [c, c + 2 lanes), or with kSome for the `some` that are left.
-template <int kKernel, int kStride, int kCount, bool kSome, class Act>
+template <int kKernel, int kStride, int kCount, bool kSome, bool kRounds, class Act>
 HWY_INLINE void sum_outputs_of(const NarrowRow& m, const NarrowOutputs& of, int64_t c, size_t some, Act act) {
   const DFloat d;
   PairSums<kCount> s;
@@ -139,7 +152,7 @@ HWY_INLINE void sum_outputs_of(const NarrowRow& m, const NarrowOutputs& of, int6
     else add_taps<kCount, kSome>(m, of.begin, of.end, x, w, s, some);
   }
   RLX_UNROLL for (int i = 0; i < kCount; ++i)
-      store_pairs<kSome>(joined_pairs(act(d, hn::Add(s.even[i], even)), act(d, hn::Add(s.odd[i], odd))),
+      store_pairs<kSome>(joined_pairs<kRounds>(act(d, hn::Add(s.even[i], even)), act(d, hn::Add(s.odd[i], odd))),
                          m.y + (of.first + i) * m.y_col + c, some);
 }
 
@@ -150,7 +163,7 @@ HWY_INLINE NarrowOutputs output_at(const NarrowRow& m, int64_t o) {
   return {o, begin, end, begin < end ? first + begin * m.dilation : 0};
 }
 
-template <int kKernel, int kStride, class Act>
+template <int kKernel, int kStride, bool kRounds, class Act>
 HWY_INLINE void narrow_row_of(const NarrowRow& m, Act act) {
   constexpr int kCount = 4;
   const auto step = static_cast<int64_t>(2 * hn::Lanes(DFloat()));
@@ -158,11 +171,12 @@ HWY_INLINE void narrow_row_of(const NarrowRow& m, Act act) {
   const auto all_channels = [&](auto count, auto kernel, const NarrowOutputs& of) HWY_ATTR {
     constexpr int kTogether = decltype(count)::value, kTaps = decltype(kernel)::value;
     int64_t c = 0;
-    for (; c + step <= m.channels; c += step) sum_outputs_of<kTaps, kStride, kTogether, false>(m, of, c, 0, act);
+    for (; c + step <= m.channels; c += step)
+      sum_outputs_of<kTaps, kStride, kTogether, false, kRounds>(m, of, c, 0, act);
     if (c == m.channels) return;
     if (c > 0 && m.channels % 2 == 0)
-      sum_outputs_of<kTaps, kStride, kTogether, false>(m, of, m.channels - step, 0, act);
-    else sum_outputs_of<0, 1, kTogether, true>(m, of, c, static_cast<size_t>(m.channels - c), act);
+      sum_outputs_of<kTaps, kStride, kTogether, false, kRounds>(m, of, m.channels - step, 0, act);
+    else sum_outputs_of<0, 1, kTogether, true, kRounds>(m, of, c, static_cast<size_t>(m.channels - c), act);
   };
   constexpr std::integral_constant<int, 0> kAny;
   constexpr std::integral_constant<int, 1> kOne;
@@ -186,12 +200,24 @@ void narrow_depthwise_row(const NarrowRow& m, Activation activation) {
                          HWY_ATTR { return hn::Min(hn::Set(d, m.high_bound), hn::Max(hn::Set(d, m.low_bound), v)); };
   const bool is_clamp =
       activation == Activation::none || activation == Activation::relu || activation == Activation::relu6;
-  if (!is_clamp) return with_activation(activation, [&](auto act) HWY_ATTR { narrow_row_of<0, 1>(m, act); });
+  if (!is_clamp) return with_activation(activation, [&](auto act) HWY_ATTR { narrow_row_of<0, 1, false>(m, act); });
+  const auto compute = [&](auto kernel, auto stride) HWY_ATTR {
+    constexpr int kKernel = decltype(kernel)::value, kStride = decltype(stride)::value;
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+    if (m.rounds) return narrow_row_of<kKernel, kStride, true>(m, clamp);
+#endif
+    narrow_row_of<kKernel, kStride, false>(m, clamp);
+  };
+  constexpr std::integral_constant<int, 0> kAny;
+  constexpr std::integral_constant<int, 1> kOne;
+  constexpr std::integral_constant<int, 2> kTwo;
+  constexpr std::integral_constant<int, 3> kThree;
+  constexpr std::integral_constant<int, 5> kFive;
   const bool is_dense = m.dilation == 1;
-  if (is_dense && m.kernel == 3 && m.stride == 1) narrow_row_of<3, 1>(m, clamp);
-  else if (is_dense && m.kernel == 3 && m.stride == 2) narrow_row_of<3, 2>(m, clamp);
-  else if (is_dense && m.kernel == 5 && m.stride == 1) narrow_row_of<5, 1>(m, clamp);
-  else narrow_row_of<0, 1>(m, clamp);
+  if (is_dense && m.kernel == 3 && m.stride == 1) compute(kThree, kOne);
+  else if (is_dense && m.kernel == 3 && m.stride == 2) compute(kThree, kTwo);
+  else if (is_dense && m.kernel == 5 && m.stride == 1) compute(kFive, kOne);
+  else compute(kAny, kOne);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -247,7 +273,7 @@ void narrow_depthwise(const ConvolutionArgs& a, const NarrowDepthwiseCall& call,
   m.half = half_of(a.out_channels), m.channels = a.out_channels;
   m.kernel = a.kernel[last], m.stride = a.stride[last], m.dilation = a.rhs_dilation[last], m.low = a.low[last];
   m.in = a.in_dims[last], m.out = a.out_dims[last], m.x_col = a.x_strides[last], m.y_col = a.y_strides[last];
-  m.bias = call.bias;
+  m.bias = call.bias, m.rounds = tiles_round_to_bf16();
   const bool is_clamped = call.activation == Activation::relu || call.activation == Activation::relu6;
   m.low_bound = is_clamped ? 0 : -std::numeric_limits<float>::infinity();
   m.high_bound = call.activation == Activation::relu6 ? 6 : std::numeric_limits<float>::infinity();

@@ -25,6 +25,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/vector/activation-inl.h"
+#include "kernels/vector/bf16_pairs-inl.h"
 #include "kernels/vector/narrow_float-inl.h"
 
 #ifndef RLX_KERNELS_QUANT_DYNAMIC_PRODUCT_ONCE
@@ -36,6 +37,16 @@ namespace {
 struct Outlier {
   int32_t at;  ///< byte offset of its weight for the first of 32 packed columns; at % 4 is its place among four weights
   int32_t high;  ///< the value minus its sign-extended lower byte: a multiple of 256
+  // The same for instructions that multiply bytes: |high| / 256 in the byte at % 4, and 256 with the sign of `high` in
+  // each 16 bits.
+  uint32_t quad;
+  int32_t factors;
+
+  Outlier() = default;
+  Outlier(int32_t at_byte, int32_t above) : at(at_byte), high(above) {
+    quad = static_cast<uint32_t>(above < 0 ? -above : above) / 256 << 8 * (at_byte % 4);
+    factors = above < 0 ? static_cast<int32_t>(0xff00ff00u) : 0x01000100;
+  }
 };
 constexpr int64_t kQuadBytes = 64;  // four weights of 16 columns
 constexpr int32_t kLargestOutlier = 16383;
@@ -67,6 +78,10 @@ struct DynamicTile {
   bool residual_first;
   void* y;
   int64_t y_stride;
+  // What adds outliers to the sums in the epilogue, where no step of its own did: kMostOutliers of each row, or null,
+  // and the packed weights of the first column.
+  const Outlier* outliers;
+  const char* right;
 };
 
 }  // namespace
@@ -92,19 +107,22 @@ HWY_INLINE hn::Vec<DRow> load_some(const X* from, int64_t count) {
 
 using DShort = hn::Repartition<int16_t, DRow>;
 
-/// round(x), ties to even, in the lower 16 bits of each lane, for |x| below 2^15: beside 1.5 * 2^23, the last bit of an
-/// f32 is worth 1. A conversion to integers would also have to care for larger numbers.
+/// round(x) + kOffset, ties to even, in the lower 16 bits of each lane, for |x| below 2^15: beside 1.5 * 2^23, the last
+/// bit of an f32 is worth 1. A conversion to integers would also have to care for larger numbers.
+template <int kOffset = 0>
 HWY_INLINE hn::Vec<DBits> rounded_to_short(hn::Vec<DRow> x) {
-  return hn::BitCast(DBits(), hn::Add(x, hn::Set(DRow(), 0x1.8p23f)));
+  return hn::BitCast(DBits(), hn::Add(x, hn::Set(DRow(), 0x1.8p23f + kOffset)));
 }
-/// The next values of a row, as many as a vector of i16 has: round(x * factor), ties to even.
+/// The next values of a row, as many as a vector of i16 has: round(x * factor) + kOffset, ties to even.
+template <int kOffset = 0>
 HWY_INLINE hn::Vec<DShort> next_values(const float* x, hn::Vec<DRow> factor) {
   const DRow d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto first = rounded_to_short(hn::Mul(hn::LoadU(d, x), factor));
-  const auto second = rounded_to_short(hn::Mul(hn::LoadU(d, x + lanes), factor));
+  const auto first = rounded_to_short<kOffset>(hn::Mul(hn::LoadU(d, x), factor));
+  const auto second = rounded_to_short<kOffset>(hn::Mul(hn::LoadU(d, x + lanes), factor));
   return hn::ConcatEven(DShort(), hn::BitCast(DShort(), second), hn::BitCast(DShort(), first));
 }
+template <int kOffset = 0>
 HWY_INLINE hn::Vec<DShort> next_values(const BF16* x, hn::Vec<DRow> factor) {
   const DRow d;
   const DBits di;
@@ -114,7 +132,8 @@ HWY_INLINE hn::Vec<DShort> next_values(const BF16* x, hn::Vec<DRow> factor) {
       hn::BitCast(di, hn::LoadU(hn::Repartition<uint16_t, DRow>(), reinterpret_cast<const uint16_t*>(x)));
   const auto upper = hn::BitCast(d, hn::And(pairs, hn::Set(di, -0x10000)));
   const auto lower = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
-  const auto odd = rounded_to_short(hn::Mul(upper, factor)), even = rounded_to_short(hn::Mul(lower, factor));
+  const auto odd = rounded_to_short<kOffset>(hn::Mul(upper, factor)),
+             even = rounded_to_short<kOffset>(hn::Mul(lower, factor));
   return hn::OddEven(hn::BitCast(DShort(), hn::ShiftLeft<16>(odd)), hn::BitCast(DShort(), even));
 }
 
@@ -123,18 +142,23 @@ struct Marks {
   uint64_t bits = 0;
   bool is_wanted = false;
 };
+/// What the value of x, the p-th of its row, has above its lower byte.
+template <class X>
+HWY_INLINE Outlier outlier_of(X x, float factor, int64_t p) {
+  float number;
+  if constexpr (std::is_same_v<X, BF16>) number = to_f32(x);
+  else number = x;
+  const auto value = static_cast<int16_t>(std::bit_cast<int32_t>(number * factor + 0x1.8p23f));  // as above
+  const int64_t quad = p / kTileInt8 * 2 * kTileBytes + p % kTileInt8 / 4 * kQuadBytes;
+  return {static_cast<int32_t>(quad + p % 4), value - static_cast<int8_t>(value)};
+}
 /// Notes what the values that are marked have above their lower byte. `first`: the number of x[0] in its row. There is
 /// room for all of them, as no other values than outliers are larger than 127.
 template <class X>
 void note_outliers(const X* x, float factor, uint64_t marks, int64_t first, Outlier*& to) {
   for (; marks != 0; marks &= marks - 1) {
-    const int64_t i = std::countr_zero(marks), p = first + i;
-    float number;
-    if constexpr (std::is_same_v<X, BF16>) number = to_f32(x[i]);
-    else number = x[i];
-    const auto value = static_cast<int16_t>(std::bit_cast<int32_t>(number * factor + 0x1.8p23f));  // as above
-    const int64_t quad = p / kTileInt8 * 2 * kTileBytes + p % kTileInt8 / 4 * kQuadBytes;
-    *to++ = {static_cast<int32_t>(quad + p % 4), value - static_cast<int8_t>(value)};
+    const int64_t i = std::countr_zero(marks);
+    *to++ = outlier_of(x[i], factor, first + i);
   }
 }
 
@@ -261,6 +285,119 @@ HWY_INLINE void epilogue_of_rows(const DynamicTile& tile, Act act) {
   }
 }
 
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+
+/// Stores the first `columns` of two vectors, all 32 if kWhole.
+template <bool kWhole, bool kRounds>
+HWY_INLINE void store_both(hn::Vec<DRow> v0, hn::Vec<DRow> v1, int64_t columns, float* to) {
+  const DRow d;
+  if constexpr (kWhole) {
+    hn::StoreU(v0, d, to), hn::StoreU(v1, d, to + 16);
+  } else {
+    hn::BlendedStore(v0, hn::FirstN(d, static_cast<size_t>(std::min<int64_t>(columns, 16))), d, to);
+    hn::BlendedStore(v1, hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(columns - 16, 0))), d, to + 16);
+  }
+}
+template <bool kWhole, bool kRounds>
+HWY_INLINE void store_both(hn::Vec<DRow> v0, hn::Vec<DRow> v1, int64_t columns, BF16* to) {
+  const DNarrow d;
+  auto out = rounded_to_bf16<kRounds>(v0, v1);
+  if constexpr (kRounds) {
+    // The instruction makes zeros of subnormal numbers, which other processors round as all others.
+    constexpr int kIsSubnormal = 0x20;
+    const auto some = _mm512_fpclass_ps_mask(v0.raw, kIsSubnormal) | _mm512_fpclass_ps_mask(v1.raw, kIsSubnormal);
+    if (HWY_UNLIKELY(some != 0)) out = rounded_to_bf16<false>(v0, v1);
+  }
+  auto* const bits = reinterpret_cast<uint16_t*>(to);
+  if constexpr (kWhole) hn::StoreU(out, d, bits);
+  else hn::BlendedStore(out, hn::FirstN(d, static_cast<size_t>(columns)), d, bits);
+}
+HWY_INLINE hn::Vec<DRow> load_part(const float* from, hn::Mask<DRow> mask) {
+  return hn::MaskedLoad(mask, DRow(), from);
+}
+HWY_INLINE hn::Vec<DRow> load_part(const BF16* from, hn::Mask<DRow> mask) {
+  const DNarrowHalf d;
+  return widened(
+      hn::MaskedLoad(hn::FirstN(d, hn::CountTrue(DRow(), mask)), d, reinterpret_cast<const uint16_t*>(from)));
+}
+
+/// The epilogue of up to 32 columns that VNNI has multiplied; it adds the outliers, too.
+template <class T, bool kWhole, bool kRounds, class Act>
+class DotsEpilogue {
+ public:
+  DotsEpilogue(const DynamicTile& tile, Act act) : t_(tile), act_(act) {
+    mask_[0] = hn::FirstN(DRow(), static_cast<size_t>(std::min<int64_t>(t_.columns, 16)));
+    mask_[1] = hn::FirstN(DRow(), static_cast<size_t>(std::max<int64_t>(t_.columns - 16, 0)));
+  }
+  HWY_INLINE void run() const {
+    if (t_.outliers) rows<true>();
+    else rows<false>();
+  }
+
+ private:
+  using Tag = hn::UnrolledTag<DRow, 2>;  // both vectors of a row
+  using Floats = hn::Unrolled<hn::Vec<DRow>, 2>;
+  using Ints = hn::Unrolled<hn::Vec<DBits>, 2>;
+
+  /// 32 columns, of which those that are not there are 0.
+  template <class X>
+  HWY_INLINE Floats load(const X* from) const {
+    if constexpr (kWhole) return {{load_f32(DRow(), from), load_f32(DRow(), from + 16)}};
+    else return {{load_part(from, mask_[0]), load_part(from + 16, mask_[1])}};
+  }
+  HWY_INLINE static Ints load_sums(const int32_t* from) {
+    return {{hn::Load(DBits(), from), hn::Load(DBits(), from + 16)}};
+  }
+  template <bool kOutliers>
+  HWY_INLINE void rows() const {
+    const Tag d;
+    const hn::RebindToSigned<Tag> di;
+    // What is not there adds -0, which changes no number, and multiplies by 1.
+    const Floats w_scale = load(t_.w_scale), bias = t_.bias ? load(t_.bias) : hn::Set(d, -0.0f);
+    const Floats factor = t_.factor ? load(t_.factor) : hn::Set(d, 1.0f);
+    Ints shift = hn::Zero(di);
+    if (t_.column_sums) shift = hn::ShiftLeft<7>(hn::BitCast(di, load(reinterpret_cast<const float*>(t_.column_sums))));
+    const T* residual = static_cast<const T*>(t_.residual);
+    T* y = static_cast<T*>(t_.y);
+    const Outlier* outlier = t_.outliers;
+    for (int64_t i = 0; i < t_.rows; ++i, y += t_.y_stride) {
+      Ints sum = hn::Sub(load_sums(t_.sums + i * t_.stride), shift);
+      if (t_.low) sum = hn::Add(hn::ShiftLeft<7>(sum), load_sums(t_.low + i * t_.stride));
+      if constexpr (kOutliers) {
+        __m512i sum0 = sum.v[0].raw, sum1 = sum.v[1].raw;
+        RLX_UNROLL
+        for (int o = 0; o < kMostOutliers; ++o, ++outlier) {
+          // One byte of a quad times its weight, in 16 bits; the other products are 0.
+          const __m512i left = _mm512_set1_epi32(static_cast<int32_t>(outlier->quad));
+          const __m512i factors = _mm512_set1_epi32(outlier->factors);
+          const char* const weights = t_.right + (outlier->at & ~3);
+          const __m512i high0 = _mm512_maddubs_epi16(left, _mm512_load_si512(weights));
+          const __m512i high1 = _mm512_maddubs_epi16(left, _mm512_load_si512(weights + kTileBytes));
+          asm("vpdpwssd %2, %1, %0" : "+v"(sum0) : "v"(high0), "v"(factors));
+          asm("vpdpwssd %2, %1, %0" : "+v"(sum1) : "v"(high1), "v"(factors));
+        }
+        sum.v[0].raw = sum0, sum.v[1].raw = sum1;
+      }
+      // Not by Min and Max, which drop a NaN.
+      const Floats x_scale = hn::Set(d, t_.x_scale[i]);
+      const auto is_w_less = hn::Lt(w_scale, x_scale);
+      Floats v = hn::Mul(hn::ConvertTo(d, sum), hn::IfThenElse(is_w_less, w_scale, x_scale));
+      v = hn::Add(hn::Mul(v, hn::IfThenElse(is_w_less, x_scale, w_scale)), bias);
+      if (residual && t_.residual_first) v = hn::Add(v, load(residual));
+      v = hn::Mul(act_(d, v), factor);
+      if (residual && !t_.residual_first) v = hn::Add(v, load(residual));
+      if (residual) residual += t_.residual_stride;
+      store_both<kWhole, kRounds>(v.v[0], v.v[1], t_.columns, y);
+    }
+  }
+
+  const DynamicTile t_;  // which no store changes
+  const Act act_;
+  hn::Mask<DRow> mask_[2];
+};
+
+#endif
+
 /// The bits of the magnitudes of the next numbers, of f32 those of a vector of them, of bf16 the largest of each two.
 HWY_INLINE hn::Vec<DBits> next_magnitudes(const float* x) {
   return hn::And(hn::BitCast(DBits(), hn::LoadU(DRow(), x)), hn::Set(DBits(), 0x7fffffff));
@@ -326,13 +463,6 @@ struct LargestOfLanes {
     place[i] = hn::Max(place[i], place[j]), place[j] = less;
   }
 };
-/// Reverses each eight lanes.
-HWY_INLINE hn::Vec<DBits> reversed_eights(hn::Vec<DBits> v) {
-#if HWY_MAX_BYTES >= 32
-  if constexpr (hn::MaxLanes(DBits()) >= 8) return hn::Reverse8(DBits(), v);
-#endif
-  return v;
-}
 HWY_INLINE LargestOfLanes<DBits> largest_of_lanes(const float* x, int64_t count) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(DBits()));
   LargestOfLanes<DBits> largest;
@@ -342,40 +472,146 @@ HWY_INLINE LargestOfLanes<DBits> largest_of_lanes(const float* x, int64_t count)
     largest.insert(hn::And(hn::BitCast(DBits(), load_some(x + i, count - i)), hn::Set(DBits(), 0x7fffffff)));
   return largest;
 }
-HWY_INLINE LargestOfLanes<DBits> largest_of_lanes(const BF16* x, int64_t count) {
-  const DBits d;
-  const DShort d16;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d16));
-  LargestOfLanes<DShort> both;
+HWY_INLINE LargestOfLanes<DShort> largest_of_lanes(const BF16* x, int64_t count) {
+  const DShort d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto magnitude = hn::Set(d, int16_t{0x7fff});
+  const auto* from = reinterpret_cast<const int16_t*>(x);
+  LargestOfLanes<DShort> largest;
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    both.insert(hn::And(hn::LoadU(d16, reinterpret_cast<const int16_t*>(x + i)), hn::Set(d16, int16_t{0x7fff})));
-  LargestOfLanes<DBits> largest;
-  RLX_UNROLL
-  for (auto& v : both.place) {
-    const auto pair = hn::BitCast(d, v);
-    largest.insert(hn::And(pair, hn::Set(d, 0x7fff0000)));
-    largest.insert(hn::ShiftLeft<16>(pair));
+  for (; i + lanes <= count; i += lanes) largest.insert(hn::And(hn::LoadU(d, from + i), magnitude));
+  if (i < count) {
+    HWY_ALIGN int16_t rest[hn::MaxLanes(d)] = {};
+    std::memcpy(rest, from + i, static_cast<size_t>(count - i) * sizeof(int16_t));
+    largest.insert(hn::And(hn::Load(d, rest), magnitude));
   }
-  for (; i < count; i += lanes / 2)
-    largest.insert(hn::And(hn::BitCast(d, load_some(x + i, std::min(lanes / 2, count - i))), hn::Set(d, 0x7fffffff)));
   return largest;
 }
 
-}  // namespace
+/// The largest of all lanes. Vectors of more than 128 bits are halved first.
+template <class D>
+HWY_INLINE auto largest_of_all(LargestOfLanes<D> largest) {
+  const D d;
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) > 16) {
+    const hn::Half<D> half;
+    LargestOfLanes<hn::Half<D>> merged;
+    RLX_UNROLL
+    for (int i = 0; i <= kMostOutliers; ++i) merged.place[i] = hn::LowerHalf(half, largest.place[i]);
+    int i = 0;
+    merged.merge_with([&](auto) HWY_ATTR { return hn::UpperHalf(half, largest.place[i++]); });
+    return largest_of_all(merged);
+  } else {
+    if constexpr (hn::MaxLanes(D()) >= 8) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse(d, v); });
+    largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse4(d, v); });
+    largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse2(d, v); });
+    return largest;
+  }
+}
 
 /// The bits of the largest magnitude, and of the one that has `outliers` before it, 1 to kMostOutliers.
+struct LargestBits {
+  uint32_t all, beside_outliers;
+};
+template <class X>
+HWY_INLINE LargestBits largest_bits_of(const X* x, int64_t count, int64_t outliers) {
+  const auto largest = largest_of_all(largest_of_lanes(x, count));
+  constexpr int kShift = 32 - 8 * static_cast<int>(sizeof(X));
+  const auto bits = [&](auto v) HWY_ATTR { return static_cast<uint32_t>(hn::GetLane(v)) << kShift; };
+  return {bits(largest.place[0]), bits(largest.place[outliers])};
+}
+
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+
+/// As quantize_rows() has it.
+HWY_INLINE float scale_beside_outliers(LargestBits bits, int32_t x_largest) {
+  const float scale = dynamic_scale(bits.all, kLargestOutlier);
+  return scale == scale ? std::max(scale, dynamic_scale(bits.beside_outliers, x_largest)) : scale;
+}
+
+/// Rows of bytes with outliers, of at most kMostPieces pieces. kOffset: 128 where the bytes have it added.
+template <class X, int kOffset>
+class RowsBesideOutliers {
+ public:
+  static constexpr int64_t kMostPieces = 64;
+
+  static void quantize(const X* x, int64_t k, int64_t outliers, int32_t x_largest, const QuantizedRow& to,
+                       Outlier* list) {
+    const float scale = scale_beside_outliers(largest_bits_of(x, k, outliers), x_largest);
+    *to.scale = scale;
+    std::fill_n(list, kMostOutliers, Outlier());
+    const int64_t pieces = divided_up(k, kTileInt8);
+    if (!(scale == scale)) {
+      for (int64_t i = 0; i < pieces; ++i) std::memset(to.values + i * to.step, kOffset, kTileInt8);
+      return;
+    }
+    const float factor = 1 / scale;
+    const auto factors = hn::Set(DRow(), factor);
+    uint64_t marks[kMostPieces], pieces_marked = 0;
+    const int64_t whole = k / kTileInt8;
+    for (int64_t i = 0; i < whole; ++i) {
+      marks[i] = write_piece(x + i * kTileInt8, factors, to.values + i * to.step);
+      pieces_marked |= uint64_t{marks[i] != 0} << i;
+    }
+    if (whole < pieces) {
+      alignas(64) X rest[kTileInt8] = {};
+      std::memcpy(rest, x + whole * kTileInt8, static_cast<size_t>(k - whole * kTileInt8) * sizeof(X));
+      marks[whole] = write_piece(rest, factors, to.values + whole * to.step);
+      pieces_marked |= uint64_t{marks[whole] != 0} << whole;
+    }
+    // All marks of a row at the end, as most rows have as many: where in the row they are cannot be predicted.
+    for (; pieces_marked != 0; ++list) {
+      const int piece = std::countr_zero(pieces_marked), i = std::countr_zero(marks[piece]);
+      marks[piece] &= marks[piece] - 1;
+      pieces_marked &= ~(uint64_t{marks[piece] == 0} << piece);
+      const int64_t p = piece * kTileInt8 + i;
+      *list = outlier_of(x[p], factor, p);
+    }
+  }
+
+ private:
+  /// Writes 64 values, and returns which of them need more than 8 bits.
+  HWY_INLINE static uint64_t write_piece(const X* x, hn::Vec<DRow> factors, std::byte* to) {
+    return write_half(x, factors, to) | uint64_t{write_half(x + 32, factors, to + 32)} << 32;
+  }
+  HWY_INLINE static uint32_t write_half(const X* x, hn::Vec<DRow> factors, std::byte* to) {
+    const DShort d;
+    const hn::RebindToUnsigned<DShort> du;
+    const auto values = next_values<kOffset>(x, factors);
+    const auto above = kOffset == 128 ? values : hn::Add(values, hn::Set(d, int16_t{128}));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(values.raw));
+    return static_cast<uint32_t>(hn::Gt(hn::BitCast(du, above), hn::Set(du, uint16_t{255})).raw);
+  }
+};
+
+#endif
+
+}  // namespace
+
 void largest_bits_beside_outliers(const void* x, DType dtype, int64_t count, int64_t outliers, uint32_t (&bits)[2]) {
-  const DBits d;
-  LargestOfLanes<DBits> largest = dtype == bf16 ? largest_of_lanes(static_cast<const BF16*>(x), count)
-                                                : largest_of_lanes(static_cast<const float*>(x), count);
-  const auto lanes = static_cast<int>(hn::Lanes(d));
-  if (lanes >= 16) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse(d, v); });
-  if (lanes >= 8) largest.merge_with([&](auto v) HWY_ATTR { return reversed_eights(v); });
-  if (lanes >= 4) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse4(d, v); });
-  if (lanes >= 2) largest.merge_with([&](auto v) HWY_ATTR { return hn::Reverse2(d, v); });
-  bits[0] = static_cast<uint32_t>(hn::GetLane(largest.place[0]));
-  bits[1] = static_cast<uint32_t>(hn::GetLane(largest.place[outliers]));
+  const LargestBits largest = dtype == bf16 ? largest_bits_of(static_cast<const BF16*>(x), count, outliers)
+                                            : largest_bits_of(static_cast<const float*>(x), count, outliers);
+  bits[0] = largest.all, bits[1] = largest.beside_outliers;
+}
+
+/// Quantizes a row with a list of outliers, whose values lie in one plane of tiles. False: the row is too wide, or this
+/// target has no such code, and nothing is written.
+bool quantize_beside_outliers([[maybe_unused]] const void* x, [[maybe_unused]] DType dtype, [[maybe_unused]] int64_t k,
+                              [[maybe_unused]] int64_t outliers, [[maybe_unused]] int32_t x_largest,
+                              [[maybe_unused]] bool adds_128, [[maybe_unused]] const QuantizedRow& to,
+                              [[maybe_unused]] Outlier* list) {
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  if (k > RowsBesideOutliers<float, 0>::kMostPieces * kTileInt8) return false;
+  const auto quantize = [&](const auto* numbers) HWY_ATTR {
+    using X = std::remove_cv_t<std::remove_pointer_t<decltype(numbers)>>;
+    if (adds_128) RowsBesideOutliers<X, 128>::quantize(numbers, k, outliers, x_largest, to, list);
+    else RowsBesideOutliers<X, 0>::quantize(numbers, k, outliers, x_largest, to, list);
+  };
+  if (dtype == bf16) quantize(static_cast<const BF16*>(x));
+  else quantize(static_cast<const float*>(x));
+  return true;
+#else
+  return false;
+#endif
 }
 
 /// Adds the products of the outliers of rows, `count` of each, with 32 packed columns to their sums.
@@ -384,7 +620,7 @@ void add_outlier_products(const Outlier* outliers, int64_t count, int64_t rows, 
   const DBits d;
   constexpr auto kVectors = static_cast<int>(kTiledColumns / hn::MaxLanes(DBits()));
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < rows; ++i, outliers += count, sums += stride) {
+  for (int64_t i = 0; i < rows; ++i, outliers += kMostOutliers, sums += stride) {
     hn::Vec<DBits> sum[kVectors];
     RLX_UNROLL
     for (int v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, sums + v * lanes);
@@ -434,6 +670,22 @@ void apply_dynamic_epilogue(const DynamicTile& tile, Activation activation) {
   });
 }
 
+/// Of sums that multiply_int8_dots() gave for Int8DotIsa::avx512_vnni, which lie 32 to a row and aligned.
+void apply_dots_epilogue([[maybe_unused]] const DynamicTile& tile, [[maybe_unused]] Activation activation,
+                         [[maybe_unused]] bool rounds) {
+#if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
+  with_activation(activation, [&](auto act) HWY_ATTR {
+    const bool is_whole = tile.columns == kTiledColumns;
+    using Act = decltype(act);
+    if (tile.dtype == f32 && is_whole) DotsEpilogue<float, true, false, Act>(tile, act).run();
+    else if (tile.dtype == f32) DotsEpilogue<float, false, false, Act>(tile, act).run();
+    else if (rounds && is_whole) DotsEpilogue<BF16, true, true, Act>(tile, act).run();
+    else if (rounds) DotsEpilogue<BF16, false, true, Act>(tile, act).run();
+    else DotsEpilogue<BF16, false, false, Act>(tile, act).run();
+  });
+#endif
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace rlx::kernels
 HWY_AFTER_NAMESPACE();
@@ -443,9 +695,11 @@ namespace rlx::kernels {
 
 HWY_EXPORT(largest_magnitude_bits);
 HWY_EXPORT(largest_bits_beside_outliers);
+HWY_EXPORT(quantize_beside_outliers);
 HWY_EXPORT(add_outlier_products);
 HWY_EXPORT(write_row_values);
 HWY_EXPORT(apply_dynamic_epilogue);
+HWY_EXPORT(apply_dots_epilogue);
 
 namespace {
 
@@ -455,6 +709,7 @@ constexpr int64_t kRowBytesInCache = 256 << 10;
 // Rows of sums between a product and its epilogue: 6 KiB of the first-level cache.
 constexpr int64_t kPairBlockRows = 96;
 constexpr int64_t kTileBlockRows = 2 * kTileRows;
+constexpr int64_t kDotRows = 8;  // that multiply_int8_dots() multiplies together
 
 bool is_in_pairs(const Int8Weights& w) { return w.isa == Int8DotIsa::pairs; }
 int64_t pair_stride(int64_t k) { return 2 * pair_count(k); }
@@ -475,11 +730,13 @@ int64_t plane_bytes(const Int8Weights& w, int64_t rows) {
 bool has_lists(const Int8Weights& w) { return w.x_outliers > 0 && w.k > 0 && !is_in_pairs(w); }
 size_t scale_bytes(int64_t rows) { return static_cast<size_t>(aligned(rounded_up(rows, kQuantizedRows) * 4)); }
 size_t list_bytes(const Int8Weights& w, int64_t rows) {
-  return has_lists(w) ? static_cast<size_t>(aligned(rows * w.x_outliers * static_cast<int64_t>(sizeof(Outlier)))) : 0;
+  return has_lists(w) ? static_cast<size_t>(aligned(rows * kMostOutliers * static_cast<int64_t>(sizeof(Outlier)))) : 0;
 }
 const float* scales_of(const void* quantized) { return static_cast<const float*>(quantized); }
-const Outlier* outliers_of(const Int8Weights& w, const void* quantized, int64_t rows, int64_t row) {
-  return reinterpret_cast<const Outlier*>(static_cast<const char*>(quantized) + scale_bytes(rows)) + row * w.x_outliers;
+/// The list of a row: kMostOutliers, of which those that it does not have are 0.
+const Outlier* outliers_of(const void* quantized, int64_t rows, int64_t row) {
+  return reinterpret_cast<const Outlier*>(static_cast<const char*>(quantized) + scale_bytes(rows)) +
+         row * kMostOutliers;
 }
 const char* values_of(const Int8Weights& w, const void* quantized, int64_t rows) {
   return static_cast<const char*>(quantized) + scale_bytes(rows) + list_bytes(w, rows);
@@ -534,7 +791,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   const char* values = values_of(p.w, p.x, p.rows);
   const auto* column_sums =
       reinterpret_cast<const uint32_t*>(p.w.packed + divided_up(p.w.n, kTiledColumns) * 2 * steps * kTileBytes);
-  const bool is_tiles = p.w.isa == Int8DotIsa::tiles;
+  const bool is_tiles = p.w.isa == Int8DotIsa::tiles, rounds = tiles_round_to_bf16();
   const bool is_pipelined = is_tiles && kernels::is_pipelined(p.activation, p.dtype);
   const PipelinedTiles kind = has_planes(p.w) ? PipelinedTiles::planes : PipelinedTiles::bytes;
   const int64_t at_once = std::max<int64_t>(1, kRowBytesInCache / std::max<int64_t>(1, 2 * bytes)) * kTileBlockRows;
@@ -545,7 +802,7 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
   int64_t blocks = 0;
   const auto add_outliers = [&](int64_t row, int64_t rows, const char* right, int32_t* sums) {
     if (has_lists(p.w)) HWY_DYNAMIC_DISPATCH(add_outlier_products)
-    (outliers_of(p.w, p.x, p.rows, row), p.w.x_outliers, rows, right, sums, kTiledColumns);
+    (outliers_of(p.x, p.rows, row), p.w.x_outliers, rows, right, sums, kTiledColumns);
   };
   const auto apply_left_epilogue = [&] {
     if (std::exchange(is_pending, false)) apply_pending(kind, pending);
@@ -554,7 +811,13 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
     for (int64_t column = begin; column < end; column += kTiledColumns) {
       const char* right = p.w.packed + column / kTiledColumns * 2 * steps * kTileBytes;
       const int64_t columns = std::min(kTiledColumns, end - column);
-      for (int64_t row = from; row < std::min(from + at_once, last); row += kTileBlockRows, ++blocks) {
+      const int64_t until = std::min(from + at_once, last);
+      // The next panel comes to the second-level cache while this one is multiplied, its lines spread over the rows.
+      ComingWeights coming;
+      if (column + kTiledColumns < end)
+        coming.at = right + 2 * steps * kTileBytes, coming.end = coming.at + 2 * steps * kTileBytes;
+      coming.step_bytes = rounded_up(divided_up(2 * kTileBytes, divided_up(until - from, kDotRows)), 64);
+      for (int64_t row = from; row < until; row += kTileBlockRows, ++blocks) {
         const int64_t rows = std::min(kTileBlockRows, last - row);
         int32_t* const sums = buffers[blocks % 2];
         const char* const high = values + row / kTileRows * bytes;
@@ -582,15 +845,20 @@ void multiply_in_tiles(const DynamicProduct& p, int64_t first, int64_t last, int
         prefetch_outputs(t);
         const auto multiply = [&](const char* upper, int32_t* to) {
           const char* lower = upper + bytes;
-          if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns);
+          if (!is_tiles) multiply_int8_dots(p.w.isa, steps, rows, upper, lower, right, to, kTiledColumns, &coming);
           else multiply_int8_tiles(i8, i8, steps, upper, rows > kTileRows ? lower : nullptr, right, to, kTiledColumns);
         };
         multiply(high, sums);
         if (has_planes(p.w)) multiply(high + plane_bytes(p.w, p.rows), sums + kSums);
-        add_outliers(row, rows, right, sums);
         t.sums = sums, t.stride = kTiledColumns;
         if (has_planes(p.w)) t.low = sums + kSums;
         if (is_left_unsigned(p.w.isa)) t.column_sums = column_sums + column;
+        if (p.w.isa == Int8DotIsa::avx512_vnni) {
+          if (has_lists(p.w)) t.outliers = outliers_of(p.x, p.rows, row), t.right = right;
+          HWY_DYNAMIC_DISPATCH(apply_dots_epilogue)(t, p.activation, rounds);
+          continue;
+        }
+        add_outliers(row, rows, right, sums);
         HWY_DYNAMIC_DISPATCH(apply_dynamic_epilogue)(t, p.activation);
       }
     }
@@ -638,6 +906,10 @@ void quantize_rows(const Int8Weights& w, const void* x, DType dtype, int64_t x_s
       write_row(w, from, dtype, w.k, to, *to.scale);
       continue;
     }
+    if (has_lists(w) && HWY_DYNAMIC_DISPATCH(quantize_beside_outliers)(from, dtype, w.k, w.x_outliers, w.x_largest,
+                                                                       quantized_zero(w, 0) != 0, to,
+                                                                       const_cast<Outlier*>(outliers_of(out, rows, i))))
+      continue;
     uint32_t largest[2];  // of all numbers, and of those behind the outliers
     HWY_DYNAMIC_DISPATCH(largest_bits_beside_outliers)(from, dtype, w.k, w.x_outliers, largest);
     *to.scale = dynamic_scale(largest[0], kLargestOutlier);
@@ -648,8 +920,7 @@ void quantize_rows(const Int8Weights& w, const void* x, DType dtype, int64_t x_s
     }
     Outlier found[kMostOutliers] = {};
     write_row(w, from, dtype, w.k, to, *to.scale, found);
-    std::memcpy(const_cast<Outlier*>(outliers_of(w, out, rows, i)), found,
-                static_cast<size_t>(w.x_outliers) * sizeof(Outlier));
+    std::memcpy(const_cast<Outlier*>(outliers_of(out, rows, i)), found, sizeof found);
   }
 }
 

@@ -125,7 +125,7 @@ bool has_int8_dot_isa(Int8DotIsa isa) {
 }
 
 void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
-                        const char* right, int32_t* sums, int64_t stride) noexcept {
+                        const char* right, int32_t* sums, int64_t stride, ComingWeights*) noexcept {
   using ByDots = void (*)(int64_t, const char*, const char*, int32_t*, int64_t);
   static constexpr ByDots kByDots[kDotRows] = {multiply_by_dots<1>, multiply_by_dots<2>, multiply_by_dots<3>,
                                                multiply_by_dots<4>, multiply_by_dots<5>};

@@ -38,11 +38,13 @@ inline int quad_at(const char* row) {
 }
 
 template <int kRows>
-RLX_VNNI_512 void multiply_512(int64_t steps, const char* left, const char* right, int32_t* sums, int64_t stride) {
+RLX_VNNI_512 void multiply_512(int64_t steps, const char* left, const char* right, int32_t* sums, int64_t stride,
+                               const char* prefetch, int64_t prefetch_bytes) {
   __m512i sums_of[kRows][2];
   RLX_UNROLL
   for (int i = 0; i < kRows; ++i) sums_of[i][0] = sums_of[i][1] = _mm512_setzero_si512();
-  for (int64_t s = 0; s < steps; ++s, left += kTileBytes, right += 2 * kTileBytes)
+  for (int64_t s = 0; s < steps; ++s, left += kTileBytes, right += 2 * kTileBytes) {
+    for (int64_t b = 0; b < prefetch_bytes; b += 64, prefetch += 64) __builtin_prefetch(prefetch, 0, 2);
     for (int64_t p = 0; p < kQuadsPerStep; ++p) {
       const __m512i w0 = _mm512_load_si512(right + p * 64), w1 = _mm512_load_si512(right + kTileBytes + p * 64);
       RLX_UNROLL
@@ -52,6 +54,7 @@ RLX_VNNI_512 void multiply_512(int64_t steps, const char* left, const char* righ
         sums_of[i][1] = _mm512_dpbusd_epi32(sums_of[i][1], x, w1);
       }
     }
+  }
   RLX_UNROLL
   for (int i = 0; i < kRows; ++i, sums += stride) {
     _mm512_storeu_si512(sums, sums_of[i][0]);
@@ -61,7 +64,8 @@ RLX_VNNI_512 void multiply_512(int64_t steps, const char* left, const char* righ
 
 /// The 32 columns are computed in two halves, because there are only 16 registers.
 template <int kRows>
-RLX_VNNI_256 void multiply_256(int64_t steps, const char* left, const char* right, int32_t* sums, int64_t stride) {
+RLX_VNNI_256 void multiply_256(int64_t steps, const char* left, const char* right, int32_t* sums, int64_t stride,
+                               const char*, int64_t) {
   for (int half = 0; half < 2; ++half) {
     __m256i sums_of[kRows][2];
     RLX_UNROLL
@@ -87,7 +91,7 @@ RLX_VNNI_256 void multiply_256(int64_t steps, const char* left, const char* righ
   }
 }
 
-using MicroKernel = void (*)(int64_t, const char*, const char*, int32_t*, int64_t);
+using MicroKernel = void (*)(int64_t, const char*, const char*, int32_t*, int64_t, const char*, int64_t);
 constexpr MicroKernel kKernels512[kMaxRows] = {multiply_512<1>, multiply_512<2>, multiply_512<3>, multiply_512<4>,
                                                multiply_512<5>, multiply_512<6>, multiply_512<7>, multiply_512<8>};
 constexpr int kMaxRows256 = 5;  // 16 registers hold 10 sums, 2 vectors of columns and 1 broadcast of a row
@@ -120,7 +124,7 @@ bool has_int8_dot_isa(Int8DotIsa isa) {
 }
 
 void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
-                        const char* right, int32_t* sums, int64_t stride) noexcept {
+                        const char* right, int32_t* sums, int64_t stride, ComingWeights* coming) noexcept {
   const bool wide = isa == Int8DotIsa::avx512_vnni;
   const MicroKernel* kernels = wide ? kKernels512 : kKernels256;
   const int64_t max_rows = wide ? kMaxRows : kMaxRows256;
@@ -128,7 +132,11 @@ void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char*
     const bool is_upper = begin < kTileRows;
     const int64_t end = is_upper ? std::min(rows, kTileRows) : rows, count = std::min(max_rows, end - begin);
     const char* left = is_upper ? upper + begin * kTileInt8 : lower + (begin - kTileRows) * kTileInt8;
-    kernels[count - 1](steps, left, right, sums + begin * stride, stride);
+    const bool prefetches = coming && coming->end - coming->at >= steps * coming->step_bytes;
+    const char* const prefetch = prefetches ? coming->at : nullptr;
+    kernels[count - 1](steps, left, right, sums + begin * stride, stride, prefetch,
+                       prefetches ? coming->step_bytes : 0);
+    if (prefetches) coming->at += steps * coming->step_bytes;
     begin += count;
   }
 }
@@ -136,8 +144,8 @@ void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char*
 #elif !defined(__aarch64__) || defined(__AARCH64EB__)  // whose own are in neon_dots.cpp
 
 bool has_int8_dot_isa(Int8DotIsa isa) { return isa == Int8DotIsa::pairs; }
-void multiply_int8_dots(Int8DotIsa, int64_t, int64_t, const char*, const char*, const char*, int32_t*,
-                        int64_t) noexcept {}
+void multiply_int8_dots(Int8DotIsa, int64_t, int64_t, const char*, const char*, const char*, int32_t*, int64_t,
+                        ComingWeights*) noexcept {}
 
 #endif
 

@@ -25,11 +25,17 @@ bool has_int8_dot_isa(Int8DotIsa isa);
 /// The fastest of those.
 Int8DotIsa best_int8_dot_isa();
 
+/// Weights that are multiplied soon: kernels prefetch `step_bytes` of them, a multiple of 64, in each step of some
+/// rows, from `at` on, which they move on, as long as there are as many before `end`.
+struct ComingWeights {
+  const char *at = nullptr, *end = nullptr;
+  int64_t step_bytes = 0;
+};
 /// Writes sums[i * stride + j] for `rows` rows, 1 to 32, and 32 columns, which are packed at `right`, aligned to 64
 /// bytes, as pack_quantized() does (requantized_product.h). Rows 0 to 15 are at `upper` and 16 to 31 at `lower`, which
 /// is not read if there are none: 16 rows of 64 bytes for each step. k is 64 * `steps`. `isa` is neither pairs nor
-/// tiles, and has_int8_dot_isa() is true of it.
+/// tiles, and has_int8_dot_isa() is true of it. Only avx512_vnni reads `coming`.
 void multiply_int8_dots(Int8DotIsa isa, int64_t steps, int64_t rows, const char* upper, const char* lower,
-                        const char* right, int32_t* sums, int64_t stride) noexcept;
+                        const char* right, int32_t* sums, int64_t stride, ComingWeights* coming = nullptr) noexcept;
 
 }  // namespace rlx::kernels

@@ -21,23 +21,45 @@ HWY_INLINE hn::Vec<D> Relu6(D d, hn::Vec<D> v) {
   return hn::Min(hn::Set(d, hn::TFromD<D>(6)), hn::Max(hn::Zero(d), v));
 }
 
-// Calls f with the activation as a function of a tag and a vector.
+// The activations as functions of a tag and a vector. No lambdas: compilers leave those out of line where they are
+// called several times, and vectors in memory.
+struct NoActivation {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V v) const {
+    return v;
+  }
+};
+#define RLX_ACTIVATION(name, value)             \
+  struct name {                                 \
+    template <class D, class V>                 \
+    HWY_INLINE V operator()(D d, V v) const {   \
+      using T [[maybe_unused]] = hn::TFromD<D>; \
+      return value;                             \
+    }                                           \
+  };
+RLX_ACTIVATION(ReluActivation, hn::Max(hn::Zero(d), v))
+RLX_ACTIVATION(GeluErfActivation, GeluErf(d, v))
+RLX_ACTIVATION(GeluTanhActivation, GeluTanh(d, v))
+RLX_ACTIVATION(SiluActivation, Silu(d, v))
+RLX_ACTIVATION(SigmoidActivation, Sigmoid(d, v))
+RLX_ACTIVATION(TanhActivation, Tanh(d, v))
+RLX_ACTIVATION(Relu6Activation, Relu6(d, v))
+RLX_ACTIVATION(HardSwishActivation, hn::Mul(v, hn::Div(Relu6(d, hn::Add(v, hn::Set(d, T(3)))), hn::Set(d, T(6)))))
+#undef RLX_ACTIVATION
+
+// Calls f with the activation, one of these.
 template <class F>
 HWY_INLINE void with_activation(Activation activation, F f) {
   switch (activation) {
-    case Activation::none: return f([](auto, auto v) HWY_ATTR { return v; });
-    case Activation::relu: return f([](auto d, auto v) HWY_ATTR { return hn::Max(hn::Zero(d), v); });
-    case Activation::gelu_erf: return f([](auto d, auto v) HWY_ATTR { return GeluErf(d, v); });
-    case Activation::gelu_tanh: return f([](auto d, auto v) HWY_ATTR { return GeluTanh(d, v); });
-    case Activation::silu: return f([](auto d, auto v) HWY_ATTR { return Silu(d, v); });
-    case Activation::sigmoid: return f([](auto d, auto v) HWY_ATTR { return Sigmoid(d, v); });
-    case Activation::tanh: return f([](auto d, auto v) HWY_ATTR { return Tanh(d, v); });
-    case Activation::relu6: return f([](auto d, auto v) HWY_ATTR { return Relu6(d, v); });
-    case Activation::hard_swish:
-      return f([](auto d, auto v) HWY_ATTR {
-        using T = hn::TFromD<decltype(d)>;
-        return hn::Mul(v, hn::Div(Relu6(d, hn::Add(v, hn::Set(d, T(3)))), hn::Set(d, T(6))));
-      });
+    case Activation::none: return f(NoActivation());
+    case Activation::relu: return f(ReluActivation());
+    case Activation::gelu_erf: return f(GeluErfActivation());
+    case Activation::gelu_tanh: return f(GeluTanhActivation());
+    case Activation::silu: return f(SiluActivation());
+    case Activation::sigmoid: return f(SigmoidActivation());
+    case Activation::tanh: return f(TanhActivation());
+    case Activation::relu6: return f(Relu6Activation());
+    case Activation::hard_swish: return f(HardSwishActivation());
   }
 }
 

@@ -346,10 +346,18 @@ HWY_INLINE V half_erf_by_table(D d, V a) {
   V t = hn::Min(hn::Set(d, 15.0f), hn::Mul(a, hn::Set(d, 0x1.57b426p+1f)));
   V shifter = hn::Set(d, 0x1.8p+23f), shifted = hn::Add(t, shifter);
   V f = hn::Sub(t, hn::Sub(shifted, shifter));
-  auto centre = hn::IndicesFromVec(d, hn::And(hn::BitCast(di, shifted), hn::Set(di, 15)));
-  auto coefficient = [&](int i) HWY_ATTR { return hn::TableLookupLanes(hn::Load(d, kCoefficients[i]), centre); };
-  return polynomial(d, f, coefficient(0), coefficient(1), coefficient(2), coefficient(3), coefficient(4),
-                    coefficient(5));
+  const hn::ScalableTag<float> one;
+  const auto centre = hn::And(hn::BitCast(di, shifted), hn::Set(di, 15));
+  auto coefficient = [&](int i) HWY_ATTR {
+    const auto table = hn::Load(one, kCoefficients[i]);
+    return hn::EachVector(
+        [&](auto index) HWY_ATTR { return hn::TableLookupLanes(table, hn::IndicesFromVec(one, index)); }, centre);
+  };
+  V sum = coefficient(5);
+  // Not by polynomial(), whose arguments would all be in registers at once, too many of unrolled vectors.
+  RLX_UNROLL
+  for (int i = 4; i >= 0; --i) sum = hn::MulAdd(sum, f, coefficient(i));
+  return sum;
 }
 #endif
 

@@ -60,17 +60,18 @@ RLX_DOTS_INLINE __m512i added(__m512i a, __m512i b) {
   else return _mm512_add_epi32(a, b);
 }
 
-/// Four bytes along k of all rows and columns.
+/// Four bytes along k of all rows and columns. Rows are at left + to_rows[i]: one pointer moves, and fewer registers
+/// are needed than for a pointer to each row.
 template <DotValues kValues, int kTiles, int kRows>
-RLX_DOTS_INLINE void add_quads(const char* const (&rows)[kRows], int64_t at, const char* right, int64_t tile_bytes,
-                               __m512i (&sums)[kRows][kTiles]) {
+RLX_DOTS_INLINE void add_quads(const char* left_rows, const int64_t (&to_rows)[kRows], const char* right,
+                               int64_t tile_bytes, __m512i (&sums)[kRows][kTiles]) {
   __m512i columns[kTiles];
   RLX_UNROLL
   for (int j = 0; j < kTiles; ++j) columns[j] = _mm512_load_si512(right + j * tile_bytes);
   RLX_UNROLL
   for (int i = 0; i < kRows; ++i) {
     int quad = 0;
-    std::memcpy(&quad, rows[i] + at, sizeof quad);
+    std::memcpy(&quad, left_rows + to_rows[i], sizeof quad);
     const __m512i left = _mm512_set1_epi32(quad);
     RLX_UNROLL
     for (int j = 0; j < kTiles; ++j) add_dots<kValues>(sums[i][j], left, columns[j]);
@@ -86,30 +87,46 @@ RLX_DOTS void multiply_part(const DotPart& p) {
     for (int j = 0; j < kTiles; ++j) sums[i][j] = _mm512_setzero_si512();
   }
   const char *right = p.right, *prefetch = p.prefetch;
-  const char* rows[kRows];
+  const char* const first_row = p.rows[0];
+  int64_t to_rows[kRows];
   RLX_UNROLL
-  for (int i = 0; i < kRows; ++i) rows[i] = p.rows[i];
-  const int64_t tile_bytes = p.quads * 64;
-  for (int64_t s = 0; s < p.steps; ++s, right += (kTiles - 1) * tile_bytes) {
-    int64_t at = p.offsets ? p.offsets[s] : p.at + s * p.step_bytes;
-    int64_t q = p.quads;
-    for (; q >= kUnrolled; q -= kUnrolled, at += 4 * kUnrolled, right += 64 * kUnrolled) {
+  for (int i = 0; i < kRows; ++i) {
+    to_rows[i] = reinterpret_cast<intptr_t>(p.rows[i]) - reinterpret_cast<intptr_t>(first_row);
+    if (i > 0) asm("" : "+r"(to_rows[i]));  // compilers make pointers to all rows again where they can
+  }
+  const int64_t tile_bytes = p.quads * 64, steps = p.steps, quads = p.quads, prefetch_bytes = p.prefetch_bytes;
+  const int64_t* const offsets = p.offsets;
+  for (int64_t s = 0; s < steps; ++s, right += (kTiles - 1) * tile_bytes) {
+    const char* left = first_row + (offsets ? offsets[s] : p.at + s * p.step_bytes);
+    int64_t q = quads;
+    for (; q >= kUnrolled; q -= kUnrolled, left += 4 * kUnrolled, right += 64 * kUnrolled) {
       RLX_UNROLL
       for (int u = 0; u < kUnrolled; ++u)
-        add_quads<kValues, kTiles, kRows>(rows, at + 4 * u, right + 64 * u, tile_bytes, sums);
+        add_quads<kValues, kTiles, kRows>(left + 4 * u, to_rows, right + 64 * u, tile_bytes, sums);
     }
-    for (; q > 0; --q, at += 4, right += 64) add_quads<kValues, kTiles, kRows>(rows, at, right, tile_bytes, sums);
-    for (int64_t b = 0; b < p.prefetch_bytes; b += 64, prefetch += 64) __builtin_prefetch(prefetch, 0, 2);
+    for (; q > 0; --q, left += 4, right += 64)
+      add_quads<kValues, kTiles, kRows>(left, to_rows, right, tile_bytes, sums);
+    for (int64_t b = 0; b < prefetch_bytes; b += 64, prefetch += 64) __builtin_prefetch(prefetch, 0, 2);
+  }
+  auto* const first = static_cast<char*>(p.sums);  // copies, as stores might change what `p` has
+  const int32_t* const sum_rows = p.sum_rows;
+  const int64_t tile_stride = p.tile_stride * 4;
+  const bool adds = p.adds;
+  char* to[kRows];
+  RLX_UNROLL
+  for (int i = 0; i < kRows; ++i) to[i] = first + int64_t{sum_rows[i]} * 4;
+  if (adds) {
+    RLX_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      RLX_UNROLL
+      for (int j = 0; j < kTiles; ++j)
+        sums[i][j] = added<kValues>(_mm512_loadu_si512(to[i] + j * tile_stride), sums[i][j]);
+    }
   }
   RLX_UNROLL
   for (int i = 0; i < kRows; ++i) {
     RLX_UNROLL
-    for (int j = 0; j < kTiles; ++j) {
-      auto* to = static_cast<char*>(p.sums) + (p.sum_rows[i] + j * p.tile_stride) * 4;
-      __m512i sum = sums[i][j];
-      if (p.adds) sum = added<kValues>(_mm512_loadu_si512(to), sum);
-      _mm512_storeu_si512(to, sum);
-    }
+    for (int j = 0; j < kTiles; ++j) _mm512_storeu_si512(to[i] + j * tile_stride, sums[i][j]);
   }
 }
 
