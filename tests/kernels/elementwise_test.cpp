@@ -114,6 +114,15 @@ TEST_CASE("unary ops equal the C library within a few roundings, in every float 
   });
 }
 
+TEST_CASE("gelu of a number far below 0 is 0") {
+  for_each_target([] {
+    for (DType t : {f32, bf16}) {
+      const Elements y = apply_op(Op::gelu_erf, t, elements(t, {-20, -100, -1e4, -1e30, -3e38}));
+      for (int64_t i = 0; i < y.size(); ++i) CHECK(y[i] == 0);
+    }
+  });
+}
+
 TEST_CASE("exact ops keep the sign of zero") {
   for_each_target([] {
     for (DType t : float_dtypes()) {
