@@ -31,7 +31,7 @@ namespace rlx {
 /// Takes matmul, linear and fused_matmul whose right operand is a matrix of static dims, made of params and constants
 /// alone, while the left one is not. Products whose k or n is small stay in f32, as int8 gains nothing there, and so do
 /// those whose k is so large that sums might overflow; the bounds stand in the .cpp. Sub-graphs are left as they are:
-/// what they compute with is given to them, and is no weight there.
+/// their operands are inputs there, so that it is not seen which of them are weights. Weights in blocks are left, too.
 ///
 /// The convolutions of plain_convolution.h become dynamic_quantize_conv on like terms, with bounds of their own, k
 /// being the channels of a group times the taps, n the output channels of a group, and the scale of x one for each

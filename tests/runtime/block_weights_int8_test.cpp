@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/quant/split_blocks.h"
 #include "rlx/rlx.h"
 #include "support/io_files.h"
 
@@ -37,8 +38,9 @@ Tensor run(const Graph& g, const Tensor& x, const std::map<std::string, Tensor>&
   for (const auto& [name, value] : params) compiled.set_param(name, value);
   return compiled.run({{"x", x}})[0];
 }
-/// How far a result may be from the sum of the decoded weights in f64. Of each number the largest beside it, whose
-/// power of two is up to twice as large, times 2^-15 may be lost; q4_k's minima are subtracted from a sum in f32.
+/// How far a result may be from the sum of the decoded weights in f64. A number of x may be off by 2^-15 times a power
+/// of two that is up to twice the largest of its 256 numbers, or by twice that where it is the largest itself, and may
+/// be limited. Sums are f32's; the minima of q4_k are subtracted from one, which may be much larger than what remains.
 double bound(std::span<const float> x, std::span<const float> w) {
   double most = 0, terms = 0;
   for (size_t i = 0; i < x.size(); i += kTogether) {
@@ -83,6 +85,14 @@ TEST_CASE("int8 beside weights in blocks: each row is within a rounding of the l
         INFO(std::string(name_of(format)), ", ", m, " rows of ", k);
         CHECK(worst <= 1);
         if (m > 1) continue;
+        if (kernels::splits_rows_beside(kernels::SplitDigits::two, format, k)) {  // else the case would pass in f32
+          CompileOptions in_f32;
+          CompiledGraph f = Session(Device::cpu(), {1}).compile(g, in_f32),
+                        i = Session(Device::cpu(), {1}).compile(g, in_int8());
+          f.set_param("w", w), i.set_param("w", w);
+          const Tensor exact = f.run({{"x", x}})[0], rounded = i.run({{"x", x}})[0];
+          CHECK(std::memcmp(exact.bytes().data(), rounded.bytes().data(), exact.bytes().size()) != 0);
+        }
         const Tensor again = run(g, x, {{"w", w}}, in_int8(), 3);
         CHECK(std::memcmp(again.bytes().data(), y.bytes().data(), y.bytes().size()) == 0);
       }
@@ -98,7 +108,7 @@ TEST_CASE("int8 beside experts in blocks: rows that choose an expert alone, and 
       const Tensor in = numbers({m, kK}, 3, 20), w = quantized(numbers({kExperts, kColumns, kK}, 4), format),
                    plain = dequantized(w);
       Tensor which(i32, {m});
-      // The first expert has one row if there are few, the second all others but for one that has none.
+      // Row 0 is the only one of expert 2; row 3 has no expert; all others share expert 1.
       for (int64_t i = 0; i < m; ++i)
         which.mutable_values<int32_t>()[static_cast<size_t>(i)] = i == 0 ? 2 : i == 3 ? -1 : 1;
       const Tensor y = run(g, in, {{"w", w}, {"index", which}}, in_int8());

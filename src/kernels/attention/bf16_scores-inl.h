@@ -1,6 +1,7 @@
-// Scores of bf16 by dot products of pairs (gemm/fma/dot_tiles.h), twice as many as multiply-adds of f32 give:
-// transposed as in score_blocks-inl.h, of queries that are packed in pairs along the width of a head, and keys where
-// they lie. Compiled for AVX-512 alone; user: attention.cpp.
+// Scores of bf16 attention by dot products of pairs (gemm/fma/dot_tiles.h), which do twice the multiply-adds of an
+// instruction of f32. Queries are packed in pairs along the width of a head; keys are read where they lie. Scores are
+// stored transposed, as in score_blocks-inl.h. Compiled for AVX-512 alone, in builds that may have matrix tiles, which
+// are not used here; user: attention.cpp.
 #if defined(RLX_KERNELS_ATTENTION_BF16_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RLX_KERNELS_ATTENTION_BF16_SCORES_INL_H_
 #undef RLX_KERNELS_ATTENTION_BF16_SCORES_INL_H_
@@ -46,8 +47,8 @@ inline float min_magnitude_of_rows(const BF16* rows, int64_t stride, int64_t cou
 }
 
 /// Whether dot products of pairs give the scores of the queries [begin, end): the instruction takes subnormal numbers
-/// for 0 and makes zeros of subnormal sums. Products of bf16 are exact in f32, so that what a sum of products of 2^-92
-/// and more cancels to is 0, or normal.
+/// for 0 and makes zeros of subnormal sums. A product of two numbers of bf16, of 8 bits each, that is 2^-92 or more is
+/// a multiple of 2^-107. So a sum of such products is 0, or at least 2^-107, which is normal.
 inline bool bf16_dots_give_scores(const AttentionArgs& a, int64_t begin, int64_t end) {
   if (begin >= end || !has_bf16_tile_dots() || a.dtype != bf16 || a.k_format ||
       a.strategy.kernel != AttentionKernel::score_blocks || a.head_dim < 2 || a.head_dim % 2 != 0 ||

@@ -1,19 +1,20 @@
 // Products of one row with weights in blocks of q8_0, q4_k or q6_k, in integers (AVX-512 VNNI, AVX2): each number of
-// the row is split into two or three integers of 8 bits, and the blocks' quantized values are multiplied as they are,
-// without making floats of them. Sums within a block are exact. Neighbour: blocks.h.
+// the row is split into two or three integers of 8 bits, its digits, and the blocks' quantized values are multiplied as
+// they are, without making floats of them. Integer sums are exact; over how many products they go depends on the
+// kernel, and so do the last bits of a result. Neighbour: blocks.h.
 #pragma once
 
 #include "kernels/quant/blocks.h"
 
 namespace rlx::kernels {
 
-/// The integers of 8 bits that a number of x becomes. It is rounded to 14 bits (ProductPolicy::int8) or 22
-/// (row_relative) of the largest of the 256 numbers that it stands among: if that is below 2^e, to a multiple of
-/// 2^(e - 14) or 2^(e - 22).
+/// The integers of 8 bits that a number of x becomes. For ProductPolicy::int8 (gemm/gemm.h) two, for
+/// row_relative three: with b = 14 or 22, and 2^e the least power of two above the largest of the 256 numbers that x
+/// stands among, x is rounded to a multiple of 2^(e - b), at most 2^b - 1 times that in magnitude.
 enum class SplitDigits { two, three };
 
-/// True if the processor has AVX-512 VNNI, or AVX2 for two digits, `format` is q8_0, q4_k or q6_k, and k is a positive
-/// multiple of 256 and at most 16,384.
+/// True if `format` is q8_0, q4_k or q6_k, k is a positive multiple of 256 and at most 16,384, and the processor has
+/// the instructions: AVX-512 VNNI, or, for two digits, AVX2 with FMA and F16C.
 bool splits_rows_beside(SplitDigits digits, DType format, int64_t k);
 
 /// The number of bytes of a split row, whose memory must be aligned to 64 bytes.

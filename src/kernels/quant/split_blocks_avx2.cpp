@@ -1,6 +1,8 @@
-// Kernels of split_blocks.cpp for AVX2: the numbers of x have two digits. The sums of a piece are exact: pairs of
-// products are summed in 16 bits and multiplied by their scale in integers, digit by digit, and a piece becomes a float
-// once. Of q8_0, whose scales are floats, values and numbers are multiplied in 16 bits, and each block becomes a float.
+// Kernels of split_blocks.cpp for AVX2: the numbers of x have two digits.
+// * q4_k, q6_k: pairs of products are summed in 16 bits and multiplied by their scale in integers, digit by digit. Sums
+//   over a piece of 256 are exact, and become floats once.
+// * q8_0, whose scales are floats: values and numbers are multiplied in 16 bits. Sums over a block of 32 are exact, in
+//   eight lanes, and each block becomes floats.
 #include "kernels/quant/split_pieces.h"
 
 #if defined(__x86_64__) && defined(__linux__)

@@ -1,7 +1,9 @@
-// Kernels of split_blocks.cpp for AVX-512 VNNI. A piece of 256 elements is four groups of 64. The digits of x have
-// signs, the quantized values have none: what is subtracted from them is subtracted from sums, as integers.
-// * q8_0, q6_k: each lane sums four products, digit after digit, t = (u d2) 2^16 + (u d1) 2^8 + u d0, modulo 2^32; the
-//   sum fits 32 bits. Then one multiply-add of floats has the scales.
+// Kernels of split_blocks.cpp for AVX-512 VNNI. A piece of 256 elements is four groups of 64. The digits d of x have
+// signs; the quantized values u are multiplied without one.
+// * q8_0, q6_k: u is the value plus 128 or 32. Each lane sums four products, digit after digit: (u d2) 2^16 + (u d1)
+// 2^8
+//   + u d0. The offset times the sum of the digits (`fours`) is subtracted from that. Sums may wrap meanwhile; the last
+//   one fits 32 bits. Then one multiply-add of floats has the scales.
 // * q4_k, whose scales are integers: pairs of products are summed in 16 bits and multiplied by their scale in integers,
 //   digit by digit. A piece becomes a float once. The scales of four columns are decoded together.
 #include "kernels/quant/split_pieces.h"

@@ -17,8 +17,9 @@ inline constexpr int64_t kPiece = 256, kGroups = 4;
 /// The sub-blocks of q4_k in the two halves of a group of digits: bytes of weights hold elements of two of them.
 inline constexpr int kSubBlocks[kGroups][2] = {{0, 2}, {1, 3}, {4, 6}, {5, 7}};
 
-/// 256 numbers of x: of each, the sum of its digits times 256^0, 256^1 ..., the lowest last, times `step`. Where more
-/// than digits is read, it is derived from them.
+/// 256 numbers of x. A number is step * sum over d of digits[d] * 256^(kDigits - 1 - d): the first digit is the
+/// highest. A kernel reads `numbers` (AVX2, q8_0), or `digits` and the sums of them that its format needs; other fields
+/// are not written.
 template <int kDigits>
 struct alignas(64) Piece {
   static constexpr int kBits = 8 * kDigits - 2;  ///< of a number's magnitude
@@ -49,7 +50,8 @@ class Prefetch {
   }
 
  private:
-  /// Four pages of a mapped file: with 8 KiB a product of 1024 x 3072 q4_k weights took 1.1 of the time (Zen 5).
+  /// Four pages of a mapped file. With 8 KiB the AVX-512 kernel of q4_k took 1.1 times the time (one row, 1024 x 3072,
+  /// one thread, Zen 5).
   static constexpr int64_t kAhead = 16384;
   const uint8_t* at_;
 };
