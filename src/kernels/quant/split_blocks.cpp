@@ -3,6 +3,9 @@
 #include "kernels/quant/split_blocks.h"
 
 #include <algorithm>
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#endif
 
 #include "kernels/gemm/fma/micro_kernels.h"
 #include "kernels/partial_sums.h"
@@ -21,9 +24,14 @@ using split::kPiece, split::Piece;
 constexpr int64_t kMaxElements = 64 * kPartialSumTerms;
 
 bool has_vnni() { return has_int8_dot_isa(Int8DotIsa::avx512_vnni); }
+/// With FMA and F16C, of which clang 14's __builtin_cpu_supports does not know the latter.
 bool has_avx2() {
-  static const bool has =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  static const bool has = [] {
+    constexpr unsigned kF16C = 1u << 29;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
+           (c & kF16C) != 0;
+  }();
   return has && is_permitted(InstructionSet::avx2);
 }
 

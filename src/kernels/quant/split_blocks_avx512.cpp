@@ -116,6 +116,16 @@ RLX_VNNI_INLINE __m512i halves(int first, int second) {
 /// Four numbers of 32 bits, in each 128 bits.
 RLX_VNNI_INLINE __m512i in_each_lane(int a, int b, int c, int d) { return _mm512_set4_epi32(d, c, b, a); }
 
+/// 128 bits of v, four times. A switch, as the instruction takes a constant alone.
+RLX_VNNI_INLINE __m512i lane_of(__m512i v, int lane) {
+  switch (lane) {
+    case 0: return _mm512_shuffle_i32x4(v, v, 0x00);
+    case 1: return _mm512_shuffle_i32x4(v, v, 0x55);
+    case 2: return _mm512_shuffle_i32x4(v, v, 0xaa);
+    default: return _mm512_shuffle_i32x4(v, v, 0xff);
+  }
+}
+
 struct Q4_K {
   static constexpr int kColumns = 4;
   static constexpr int64_t kPieceBytes = 144;
@@ -167,7 +177,7 @@ struct Q4_K {
           _mm512_fmadd_ps(number_of(minima_of), _mm512_permutexvar_ps(of_minimum, _mm512_castps256_ps512(ds)), minima);
       RLX_UNROLL for (int c = 0; c < kCount; ++c) {
         const uint8_t* const w = columns.at(c) + piece * kPieceBytes;
-        const __m512i own = kCount == 1 ? scales : _mm512_shuffle_i32x4(scales, scales, c * 0x55);
+        const __m512i own = kCount == 1 ? scales : lane_of(scales, c);
         __m512i sums[kDigits];
         RLX_UNROLL for (int i = 0; i < kDigits; ++i) sums[i] = _mm512_setzero_si512();
         RLX_UNROLL for (int g = 0; g < kGroups; ++g) {
