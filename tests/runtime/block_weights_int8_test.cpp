@@ -14,7 +14,7 @@
 namespace rlx {
 namespace {
 
-constexpr int64_t kTogether = 256;  // numbers of x that share a scale
+constexpr int64_t kSharedScale = 256;  // numbers of x that share a scale
 
 CompileOptions in_int8() {
   CompileOptions options = CompileOptions::from_environment();
@@ -43,14 +43,14 @@ Tensor run(const Graph& g, const Tensor& x, const std::map<std::string, Tensor>&
 /// be limited. Sums are f32's; the minima of q4_k are subtracted from one, which may be much larger than what remains.
 double bound(std::span<const float> x, std::span<const float> w) {
   double most = 0, terms = 0;
-  for (size_t i = 0; i < x.size(); i += kTogether) {
+  for (size_t i = 0; i < x.size(); i += kSharedScale) {
     double largest = 0, weights = 0, heaviest = 0;
-    for (size_t j = i; j < std::min(i + kTogether, x.size()); ++j) {
+    for (size_t j = i; j < std::min(i + kSharedScale, x.size()); ++j) {
       largest = std::max(largest, std::fabs(static_cast<double>(x[j])));
       heaviest = std::max(heaviest, std::fabs(static_cast<double>(w[j])));
       weights += std::fabs(static_cast<double>(w[j]));
     }
-    most += largest * weights, terms += largest * heaviest * kTogether;
+    most += largest * weights, terms += largest * heaviest * kSharedScale;
   }
   return 0x1p-14 * most + 0x1p-20 * terms;
 }
@@ -63,22 +63,22 @@ double sum_of(std::span<const float> x, std::span<const float> w) {
 }  // namespace
 
 TEST_CASE("int8 beside weights in blocks: each row is within a rounding of the largest of 256 numbers") {
-  constexpr int64_t kColumns = 70;
+  constexpr int64_t columns = 70;
   for (const DType format : {q8_0, q4_k, q6_k, q5_k, q4_0})
     for (const int64_t k : {256, 768, 4096})
       for (const int64_t m : {1, 3, 40}) {
         Graph g("product");
-        g.output(dequant_matmul(g.input("x", f32, {m, k}), g.param("w", format, {kColumns, k})), "y");
-        const Tensor x = numbers({m, k}, 1, 80), w = quantized(numbers({kColumns, k}, 2), format),
+        g.output(dequant_matmul(g.input("x", f32, {m, k}), g.param("w", format, {columns, k})), "y");
+        const Tensor x = numbers({m, k}, 1, 80), w = quantized(numbers({columns, k}, 2), format),
                      plain = dequantized(w);
         const Tensor y = run(g, x, {{"w", w}}, in_int8());
-        REQUIRE(y.type() == Type{f32, {m, kColumns}});
+        REQUIRE(y.type() == Type{f32, {m, columns}});
         double worst = 0;
         for (int64_t i = 0; i < m; ++i)
-          for (int64_t j = 0; j < kColumns; ++j) {
+          for (int64_t j = 0; j < columns; ++j) {
             const auto row = x.values<float>().subspan(static_cast<size_t>(i * k), static_cast<size_t>(k));
             const auto column = plain.values<float>().subspan(static_cast<size_t>(j * k), static_cast<size_t>(k));
-            const double off = std::fabs(static_cast<double>(y.values<float>()[static_cast<size_t>(i * kColumns + j)]) -
+            const double off = std::fabs(static_cast<double>(y.values<float>()[static_cast<size_t>(i * columns + j)]) -
                                          sum_of(row, column));
             worst = std::max(worst, off / bound(row, column));
           }
@@ -99,13 +99,13 @@ TEST_CASE("int8 beside weights in blocks: each row is within a rounding of the l
 }
 
 TEST_CASE("int8 beside experts in blocks: rows that choose an expert alone, and several that share one") {
-  constexpr int64_t kColumns = 35, kK = 512, kExperts = 4;
+  constexpr int64_t columns = 35, k = 512, experts = 4;
   for (const DType format : {q8_0, q4_k, q6_k})
     for (const int64_t m : {1, 4, 19}) {
       Graph g("experts");
-      const Value x = g.input("x", f32, {m, kK}), index = g.param("index", i32, {m});
-      g.output(dequant_grouped_matmul(x, g.param("w", format, {kExperts, kColumns, kK}), index), "y");
-      const Tensor in = numbers({m, kK}, 3, 20), w = quantized(numbers({kExperts, kColumns, kK}, 4), format),
+      const Value x = g.input("x", f32, {m, k}), index = g.param("index", i32, {m});
+      g.output(dequant_grouped_matmul(x, g.param("w", format, {experts, columns, k}), index), "y");
+      const Tensor in = numbers({m, k}, 3, 20), w = quantized(numbers({experts, columns, k}, 4), format),
                    plain = dequantized(w);
       Tensor which(i32, {m});
       // Row 0 is the only one of expert 2; row 3 has no expert; all others share expert 1.
@@ -113,33 +113,33 @@ TEST_CASE("int8 beside experts in blocks: rows that choose an expert alone, and 
         which.mutable_values<int32_t>()[static_cast<size_t>(i)] = i == 0 ? 2 : i == 3 ? -1 : 1;
       const Tensor y = run(g, in, {{"w", w}, {"index", which}}, in_int8());
       for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < kColumns; ++j) {
-          const float got = y.values<float>()[static_cast<size_t>(i * kColumns + j)];
+        for (int64_t j = 0; j < columns; ++j) {
+          const float got = y.values<float>()[static_cast<size_t>(i * columns + j)];
           const int64_t expert = which.values<int32_t>()[static_cast<size_t>(i)];
           INFO(std::string(name_of(format)), ", row ", i, " of ", m, ", column ", j);
           if (expert < 0) {
             CHECK(std::isnan(got));
             continue;
           }
-          const auto row = in.values<float>().subspan(static_cast<size_t>(i * kK), kK);
-          const auto column = plain.values<float>().subspan(static_cast<size_t>((expert * kColumns + j) * kK), kK);
+          const auto row = in.values<float>().subspan(static_cast<size_t>(i * k), k);
+          const auto column = plain.values<float>().subspan(static_cast<size_t>((expert * columns + j) * k), k);
           CHECK(std::fabs(static_cast<double>(got) - sum_of(row, column)) <= bound(row, column));
         }
     }
 }
 
 TEST_CASE("int8 beside weights in blocks: numbers that integers cannot hold are multiplied as they are") {
-  constexpr int64_t kColumns = 40, kK = 512;
+  constexpr int64_t columns = 40, k = 512;
   Graph g("product");
-  g.output(dequant_matmul(g.input("x", f32, {1, kK}), g.param("w", q4_k, {kColumns, kK})), "y");
-  const Tensor w = quantized(numbers({kColumns, kK}, 5), q4_k), plain = dequantized(w);
+  g.output(dequant_matmul(g.input("x", f32, {1, k}), g.param("w", q4_k, {columns, k})), "y");
+  const Tensor w = quantized(numbers({columns, k}, 5), q4_k), plain = dequantized(w);
   for (const float odd : {std::numeric_limits<float>::infinity(), std::nanf(""), 0x1p100f, 0x1p-140f}) {
-    Tensor x = numbers({1, kK}, 6);
+    Tensor x = numbers({1, k}, 6);
     for (float& v : x.mutable_values<float>()) v = odd < 1 ? v * 0x1p-130f : v;
     x.mutable_values<float>()[300] = odd;
     const Tensor y = run(g, x, {{"w", w}}, in_int8());
-    for (int64_t j = 0; j < kColumns; ++j) {
-      const auto column = plain.values<float>().subspan(static_cast<size_t>(j * kK), kK);
+    for (int64_t j = 0; j < columns; ++j) {
+      const auto column = plain.values<float>().subspan(static_cast<size_t>(j * k), k);
       const double want = sum_of(x.values<float>(), column);
       const auto got = static_cast<double>(y.values<float>()[static_cast<size_t>(j)]);
       INFO("beside ", odd, ", column ", j);
