@@ -99,6 +99,7 @@ constexpr PrecisionOfOp kPrecisions[] = {
     {"kl_divergence", kFull},
     // Element-wise or moves, but of other numbers where the dtype is another.
     {"complex", kFull},
+    {"complex_norm_sq_backward", kFull},  // beside c64 its other operand is f32
     {"bitcast", kFull},
     // Neither element-wise nor plain moves, and as good in few digits.
     {"dropout", kFollows},
