@@ -212,7 +212,7 @@ void attend(const AttentionArgs& a, int64_t row_begin, int64_t row_end, float* s
 #endif
   bool is_in_pairs = false;
 #if HWY_TARGET == HWY_AVX3 && RLX_HAS_TILES
-  if constexpr (std::is_same_v<T, BF16>) is_in_pairs = bf16_dots_give_scores(a, row_begin, row_end);
+  if constexpr (std::is_same_v<T, BF16>) is_in_pairs = bf16_dots_give_scores(a);
 #endif
   const Layout layout(a.head_dim, a.value_dim);
   for (int64_t row = row_begin; row < row_end;) {

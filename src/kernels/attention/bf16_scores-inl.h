@@ -46,17 +46,18 @@ inline float min_magnitude_of_rows(const BF16* rows, int64_t stride, int64_t cou
   return std::bit_cast<float>((uint32_t{least} + 1) << 16);
 }
 
-/// Whether dot products of pairs give the scores of the queries [begin, end): the instruction takes subnormal numbers
-/// for 0 and makes zeros of subnormal sums. A product of two numbers of bf16, of 8 bits each, that is 2^-92 or more is
-/// a multiple of 2^-107. So a sum of such products is 0, or at least 2^-107, which is normal.
-inline bool bf16_dots_give_scores(const AttentionArgs& a, int64_t begin, int64_t end) {
-  if (begin >= end || !has_bf16_tile_dots() || a.dtype != bf16 || a.k_format ||
+/// Whether dot products of pairs give the scores. The instruction takes subnormal
+/// numbers for 0 and makes zeros of subnormal sums, so that small numbers among a head's queries and keys need f32. All
+/// queries of the head are looked at, not those of a call, so that results do not depend on threads. A product of two
+/// numbers of bf16, of 8 bits each, that is 2^-92 or more is a multiple of 2^-107. So a sum of such products is 0, or
+/// at least 2^-107, which is normal.
+inline bool bf16_dots_give_scores(const AttentionArgs& a) {
+  if (a.q_rows < 1 || !has_bf16_tile_dots() || a.dtype != bf16 || a.k_format ||
       a.strategy.kernel != AttentionKernel::score_blocks || a.head_dim < 2 || a.head_dim % 2 != 0 ||
       a.head_dim > kPartialSumTerms || !(a.scale >= 0x1p-20 && a.scale <= 0x1p20))
     return false;
-  const float query =
-      min_magnitude_of_rows(static_cast<const BF16*>(a.q) + begin * a.q_stride, a.q_stride, end - begin, a.head_dim);
-  const int64_t first = visible_keys(a, begin).begin, last = std::max(first, visible_keys(a, end - 1).end);
+  const float query = min_magnitude_of_rows(static_cast<const BF16*>(a.q), a.q_stride, a.q_rows, a.head_dim);
+  const int64_t first = visible_keys(a, 0).begin, last = std::max(first, visible_keys(a, a.q_rows - 1).end);
   const float key =
       min_magnitude_of_rows(static_cast<const BF16*>(a.k) + first * a.k_stride, a.k_stride, last - first, a.head_dim);
   return query >= 0x1p-126f && key >= 0x1p-126f && query * key >= 0x1p-92f;

@@ -70,7 +70,9 @@ void multiply_split_row(SplitDigits digits, const BlockWeightsProduct& p, const 
   using Two = void (*)(DType, const Piece<2>*, const split::Columns&, int64_t, float*);
   using Three = void (*)(DType, const Piece<3>*, const split::Columns&, int64_t, float*);
   if (digits == SplitDigits::three) return multiply_pieces<3>(p, row, begin, end, Three{split::multiply_by_avx512});
-  multiply_pieces<2>(p, row, begin, end, has_vnni() ? Two{split::multiply_by_avx512} : Two{split::multiply_by_avx2});
+  multiply_pieces<2>(
+      p, row, begin, end,
+      static_cast<const Piece<2>*>(row)->is_for_avx2 ? Two{split::multiply_by_avx2} : Two{split::multiply_by_avx512});
 }
 
 #else

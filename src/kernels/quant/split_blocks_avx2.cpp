@@ -217,6 +217,7 @@ RLX_AVX2 bool split_for_avx2(DType format, const float* x, int64_t k, TwoDigits*
     int exponent;
     if (!exponent_of(*std::max_element(lanes, lanes + 8), exponent)) return false;
     split_piece(format, x + i, exponent, *to);
+    to->is_for_avx2 = true;
   }
   return true;
 }

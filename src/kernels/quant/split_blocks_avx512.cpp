@@ -72,6 +72,7 @@ RLX_VNNI bool split_pieces(DType format, const float* x, int64_t k, Piece<kDigit
     int exponent;
     if (!exponent_of(bits, exponent)) return false;
     split_piece(format, x + i, exponent, *to);
+    to->is_for_avx2 = false;
   }
   return true;
 }

@@ -29,6 +29,7 @@ struct alignas(64) Piece {
   int16_t blocks[kDigits][8];     ///< q4_k: the sums of the digits of a sub-block
   int16_t numbers[kPiece];        ///< AVX2, q8_0: the numbers themselves, of two digits
   float step;
+  bool is_for_avx2;  ///< which of the two splits made it; where it is multiplied another set might be permitted
 };
 
 /// Columns of weights that are multiplied at a time, `row_bytes` apart, so that digits are loaded once for them.
